@@ -1,0 +1,133 @@
+"""What the API shows of the daemon: snapshots, never live objects. Field names are JSON keys."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from supervisor.core.report import CleanupReport, Outcome
+
+InstanceState = Literal["starting", "alive", "stopping", "unconfirmed"]
+"""`alive` means that the process exists; whether it answers is not known at this layer."""
+
+ServerState = Literal["idle", "starting", "alive", "stopping", "failed", "unconfirmed", "disabled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopView:
+    """A stop under way: its stage, and the seconds left until its deadline (never negative)."""
+
+    stage: str
+    deadline_in_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceView:
+    """One family of processes as it is now; pids are None before `hello`."""
+
+    id: str
+    server: str
+    session: str | None
+    state: InstanceState
+    pid: int | None
+    pgid: int | None
+    relay_pid: int | None
+    anchor_pid: int | None
+    started_at_utc: str
+    uptime_s: float
+    protocol_version: str | None
+    clients: int
+    calls_in_flight: int
+    stop: StopView | None
+    quarantined: bool
+    stderr_tail: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerView:
+    """One configured server; `error` is the sentence of its last failed start or its bad record."""
+
+    name: str
+    state: ServerState
+    transport: str
+    command: str
+    instances: tuple[str, ...]
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonView:
+    """The daemon itself."""
+
+    pid: int
+    version: str
+    run: str
+    started_at_utc: str
+    uptime_s: float
+    stopping: bool
+    config_file: str | None
+    runtime_dir: str
+    state_dir: str
+    fork_server_pid: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """Starts that run now and starts that wait for their turn."""
+
+    starting: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsView:
+    """The limits that bound this daemon; descriptors are the soft limit and what is open."""
+
+    max_instances: int
+    instances: int
+    start_concurrency: int
+    descriptors: int
+    descriptors_open: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionView:
+    """One session and the instances that it holds."""
+
+    key: str
+    instances: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusView:
+    """`GET /v1/status`."""
+
+    daemon: DaemonView
+    servers: tuple[ServerView, ...]
+    sessions: tuple[SessionView, ...]
+    instances: tuple[InstanceView, ...]
+    queue: QueueView
+    limits: LimitsView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartAnswer:
+    """`started` is false when the instance was there already."""
+
+    instance: InstanceView
+    started: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopAnswer:
+    """One report for every instance that was stopped, sorted by server and instance id."""
+
+    outcome: Outcome | Literal["nothing_running"]
+    reports: tuple[CleanupReport, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartAnswer:
+    """The stop, then the new instance; None when the stop was not confirmed."""
+
+    outcome: Outcome | Literal["nothing_running"]
+    reports: tuple[CleanupReport, ...]
+    instance: InstanceView | None
