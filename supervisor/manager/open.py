@@ -1,0 +1,51 @@
+"""Opens the manager: last heir, fork server, sweep of what an earlier run left."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from supervisor.config.models import Configuration
+from supervisor.core.places import Places
+from supervisor.linux.unix_socket import ensure_private_dir
+from supervisor.manager.manager import Manager
+from supervisor.process.custody import Custody
+from supervisor.process.plumbing import Inheritance
+from supervisor.process.records import Records
+from supervisor.process.sweep import sweep
+from supervisor.telemetry.events import EventLog
+
+
+@asynccontextmanager
+async def open_manager(
+    configuration: Configuration,
+    places: Places,
+    events: EventLog,
+    *,
+    original_nofile: tuple[int, int],
+    original_umask: int,
+) -> AsyncIterator[Manager]:
+    """A manager for the time of the context.
+
+    Args:
+        configuration: the servers and settings.
+        places: where the records of instances are; the runtime directory exists.
+        events: takes what happens.
+        original_nofile: descriptor limits that servers get, soft and hard.
+        original_umask: the umask that they get.
+
+    Raises:
+        KernelError: the directory of records cannot be used.
+    """
+    ensure_private_dir(places.instances_dir)
+    records = Records(places.instances_dir)
+    custody = Custody(records, Inheritance(original_nofile, original_umask))
+    async with custody.open(), anyio.create_task_group() as tasks:
+        manager = Manager(configuration, places, events, custody)
+
+        async def sweep_then_start() -> None:
+            manager.take_swept(await sweep(records))
+
+        tasks.start_soon(sweep_then_start)
+        yield manager
+        tasks.cancel_scope.cancel()

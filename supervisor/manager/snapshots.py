@@ -1,0 +1,181 @@
+"""Makes the API's views of live objects: nothing here changes anything."""
+
+import importlib.metadata
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import anyio
+
+from supervisor.config.models import Configuration, Server
+from supervisor.core.places import Places
+from supervisor.core.report import CleanupReport
+from supervisor.core.shutdown_events import Stage
+from supervisor.core.views import (
+    DaemonView,
+    InstanceState,
+    InstanceView,
+    LimitsView,
+    QueueView,
+    ServerState,
+    ServerView,
+    SessionView,
+    StatusView,
+    StopView,
+)
+from supervisor.linux.limits import descriptors
+from supervisor.process.custody import Held
+from supervisor.process.instance import Instance
+from supervisor.telemetry.events import utc_now
+
+_RANK: Final[tuple[InstanceState, ...]] = ("unconfirmed", "stopping", "starting", "alive")
+"""Which of several instances a server's state speaks of: the one that needs a look."""
+
+
+class Daemon:
+    """What a status says of the daemon itself."""
+
+    def __init__(self, configuration: Configuration, places: Places, run: str) -> None:
+        self._configuration = configuration
+        self._places = places
+        self._run = run
+        self._started_at_utc = utc_now()
+        self._started_at = anyio.current_time()
+        self._version = importlib.metadata.version("mcp-supervisord")
+
+    def status(
+        self,
+        *,
+        servers: tuple[ServerView, ...],
+        instances: tuple[InstanceView, ...],
+        stopping: bool,
+        fork_server_pid: int | None,
+        starting: int,
+        waiting: int,
+    ) -> StatusView:
+        """Put the parts together."""
+        limit, opened = descriptors()
+        settings = self._configuration.settings
+        return StatusView(
+            daemon=DaemonView(
+                pid=os.getpid(),
+                version=self._version,
+                run=self._run,
+                started_at_utc=self._started_at_utc,
+                uptime_s=_since(self._started_at),
+                stopping=stopping,
+                config_file=self._configuration.file,
+                runtime_dir=self._places.runtime_dir,
+                state_dir=self._places.state_dir,
+                fork_server_pid=fork_server_pid,
+            ),
+            servers=servers,
+            sessions=_sessions(instances),
+            instances=instances,
+            queue=QueueView(starting=starting, waiting=waiting),
+            limits=LimitsView(
+                max_instances=settings.max_instances,
+                instances=len(instances),
+                start_concurrency=settings.start_concurrency,
+                descriptors=limit,
+                descriptors_open=opened,
+            ),
+        )
+
+
+def instance(held: Held, clients: int) -> InstanceView:
+    """One instance as it is now."""
+    it, family = held.instance, held.family
+    return InstanceView(
+        id=it.id,
+        server=it.server,
+        session=it.session,
+        state=_instance_state(held),
+        pid=None if family.server is None else family.server.pid,
+        pgid=None if family.anchor is None else family.anchor.pid,
+        relay_pid=family.relay_pid,
+        anchor_pid=None if family.anchor is None else family.anchor.pid,
+        started_at_utc=it.started_at_utc,
+        uptime_s=_since(it.started_at),
+        protocol_version=None,
+        clients=clients,
+        calls_in_flight=0,
+        stop=_stop(it),
+        quarantined=it.quarantined,
+        stderr_tail=family.tail.lines(),
+    )
+
+
+def server(
+    record: Server, instances: Sequence[Instance], error: str | None, *, failed: bool
+) -> ServerView:
+    """One configured server and what has become of it."""
+    problem = " ".join(record.problems) or None
+    return ServerView(
+        name=record.name,
+        state=_server_state(record, instances, failed=failed or bool(problem)),
+        transport=record.transport,
+        command=record.command,
+        instances=tuple(instance.id for instance in instances),
+        error=problem or error,
+    )
+
+
+def death_sentence(report: CleanupReport) -> str:
+    """Why an instance ended that nobody had asked to end, for people."""
+    ended = report.exit
+    if report.reason == "output_closed":
+        how = "closed its output while it was alive"
+    elif report.reason in {"relay_lost", "anchor_lost"}:
+        how = f"was ended because its {report.reason.removesuffix('_lost')} had died"
+    elif ended.signal is not None:
+        how = f"was ended by signal {ended.signal}"
+    elif ended.code is not None:
+        how = f"exited with code {ended.code}"
+    else:
+        how = "exited"
+    last = f"; its last line on stderr: {report.last_stderr[-1]}" if report.last_stderr else ""
+    return f"Server {report.server!r} {how}{last}."
+
+
+def _instance_state(held: Held) -> InstanceState:
+    if held.instance.quarantined:
+        return "unconfirmed"
+    if held.instance.state.stage is not Stage.RUNNING:
+        return "stopping"
+    return "starting" if held.family.server is None else "alive"
+
+
+def _server_state(record: Server, instances: Sequence[Instance], *, failed: bool) -> ServerState:
+    states: set[InstanceState] = set()
+    for it in instances:
+        if it.quarantined:
+            states.add("unconfirmed")
+        else:
+            states.add("stopping" if it.state.stage is not Stage.RUNNING else "alive")
+    for state in _RANK:
+        if state in states:
+            return state
+    if not record.enabled:
+        return "disabled"
+    return "failed" if failed else "idle"
+
+
+def _stop(it: Instance) -> StopView | None:
+    schedule = it.state.schedule
+    if schedule is None:
+        return None
+    left_s = max(0.0, schedule.deadline_at - anyio.current_time())
+    return StopView(stage=it.state.stage.value, deadline_in_s=round(left_s, 3))
+
+
+def _sessions(instances: tuple[InstanceView, ...]) -> tuple[SessionView, ...]:
+    held: dict[str, list[str]] = {}
+    for view in instances:
+        if view.session is not None:
+            held.setdefault(view.session, []).append(view.id)
+    return tuple(SessionView(key=key, instances=tuple(held[key])) for key in sorted(held))
+
+
+def _since(at: float) -> float:
+    return round(anyio.current_time() - at, 3)
