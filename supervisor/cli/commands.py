@@ -1,0 +1,75 @@
+"""The group `mcpctl`: its options, its commands, and the help that a stranger reads first."""
+
+import click
+
+from supervisor.cli import shim
+from supervisor.cli.diagnose import doctor
+from supervisor.cli.lifecycle import release, restart, shutdown, start, stop
+from supervisor.cli.options import Given, examples, take_places
+from supervisor.cli.show import events, instances, reports, status
+
+
+@click.group(
+    help="""Talk to mcp-supervisord, the daemon that starts, stops and watches MCP servers.
+
+    The three folder options stand before or after the command; both programs know them.
+    """,
+    epilog=examples(
+        "mcp-supervisord start      start the daemon",
+        "mcpctl status              what runs, and what does not and why",
+        "mcpctl connect git         what an MCP client runs instead of the server",
+        "mcpctl stop git            stop it, and prove that it is gone",
+        "mcpctl doctor              find out why something does not start",
+    )
+    + "\n\n\b\n"
+    + "\n".join(
+        (
+            "Exit codes:",
+            "  0  done                          1    the operation failed",
+            "  2  usage                         3    a cleanup is unconfirmed",
+            "  4  the daemon does not answer    100  the configuration is wrong",
+            "  101  a bug of ours               111  the operating system refused",
+            "  130  interrupted while waiting",
+        )
+    ),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@take_places(hidden=False)
+def group() -> None:
+    """Collect the options; the commands do the rest."""
+
+
+@click.command(
+    short_help="What an MCP client runs instead of the server.",
+    help="""Connect standard input and output to a private instance of server NAME.
+
+    For the configuration of an MCP client, in place of the server's own command. The daemon starts
+    the server, and stops it when the client leaves; the server's stderr comes out here too.
+    """,
+    epilog=examples(
+        "mcpctl connect git",
+        '{"mcpServers": {"git": {"command": "mcpctl", "args": ["connect", "git"]}}}',
+    ),
+)
+@click.argument("name")
+@take_places(hidden=True)
+@click.pass_obj
+def connect(given: Given, name: str) -> int:
+    """Run the shim for spellings that it does not read itself, such as `connect -- NAME`."""
+    return shim.run(shim.Given(name, given.options()))
+
+
+for _command in (
+    connect,
+    doctor,
+    events,
+    instances,
+    release,
+    reports,
+    restart,
+    shutdown,
+    start,
+    status,
+    stop,
+):
+    group.add_command(_command)

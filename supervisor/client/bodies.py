@@ -1,0 +1,228 @@
+"""The bodies of the control API as the client reads them.
+
+The keys are the fields of `core/views.py` and `core/report.py`; a test holds them together. Those
+dataclasses are not imported: making them costs 20 ms, a third of what `mcpctl status` may take.
+"""
+
+from collections.abc import Mapping
+from typing import TypedDict
+
+
+class Stop(TypedDict):
+    """A stop under way; seconds left until its deadline."""
+
+    stage: str
+    deadline_in_s: float
+
+
+class Instance(TypedDict):
+    """One family of processes."""
+
+    id: str
+    server: str
+    session: str | None
+    state: str
+    pid: int | None
+    pgid: int | None
+    relay_pid: int | None
+    anchor_pid: int | None
+    started_at_utc: str
+    uptime_s: float
+    protocol_version: str | None
+    clients: int
+    calls_in_flight: int
+    stop: Stop | None
+    quarantined: bool
+    stderr_tail: list[str]
+
+
+class Server(TypedDict):
+    """One configured server."""
+
+    name: str
+    state: str
+    transport: str
+    command: str
+    instances: list[str]
+    error: str | None
+
+
+class Daemon(TypedDict):
+    """The daemon itself."""
+
+    pid: int
+    version: str
+    run: str
+    started_at_utc: str
+    uptime_s: float
+    stopping: bool
+    config_file: str | None
+    runtime_dir: str
+    state_dir: str
+    fork_server_pid: int | None
+
+
+class Queue(TypedDict):
+    """Starts that run and starts that wait."""
+
+    starting: int
+    waiting: int
+
+
+class Limits(TypedDict):
+    """The limits that bound the daemon."""
+
+    max_instances: int
+    instances: int
+    start_concurrency: int
+    descriptors: int
+    descriptors_open: int
+
+
+class Session(TypedDict):
+    """One session."""
+
+    key: str
+    instances: list[str]
+
+
+class Status(TypedDict):
+    """`GET /v1/status`."""
+
+    daemon: Daemon
+    servers: list[Server]
+    sessions: list[Session]
+    instances: list[Instance]
+    queue: Queue
+    limits: Limits
+
+
+class Fact(TypedDict):
+    """One thing that is known or missing."""
+
+    name: str
+    state: str
+    at_s: float | None
+    evidence: str
+
+
+class SentSignal(TypedDict):
+    """One signal and what became of it."""
+
+    target: str
+    pid: int
+    signal: str
+    at_s: float
+    result: str
+    errno: int | None
+
+
+class Survivor(TypedDict):
+    """A process that is known to be alive."""
+
+    pid: int
+    ppid: int
+    pgid: int
+    sid: int
+    started_at_utc: str
+    command: str
+    why: str
+
+
+class Leftover(TypedDict):
+    """A process that outlived the server and was ended."""
+
+    pid: int
+    command: str
+
+
+class Exit(TypedDict):
+    """How the server ended."""
+
+    code: int | None
+    signal: int | None
+
+
+class Report(TypedDict):
+    """The cleanup report."""
+
+    instance: str
+    server: str
+    session: str | None
+    reason: str
+    outcome: str
+    deadline_s: float
+    deadline_shortened_by: str | None
+    elapsed_s: float
+    requested_at_utc: str
+    facts: list[Fact]
+    missing: list[str]
+    signals: list[SentSignal]
+    failed_signals: list[SentSignal]
+    survivors: list[Survivor]
+    unattributed: list[Survivor]
+    leftovers_ended: list[Leftover]
+    exit: Exit
+    last_stderr: list[str]
+    amended_at_utc: str | None
+    released: bool
+
+
+class Started(TypedDict):
+    """The answer to a start."""
+
+    instance: Instance
+    started: bool
+
+
+class Stopped(TypedDict):
+    """The answer to a stop."""
+
+    outcome: str
+    reports: list[Report]
+
+
+class Restarted(TypedDict):
+    """The answer to a restart."""
+
+    outcome: str
+    reports: list[Report]
+    instance: Instance | None
+
+
+class Stopping(TypedDict):
+    """The answer to `POST /v1/shutdown`."""
+
+    stopping: bool
+    pid: int
+    deadline_s: float
+
+
+class Instances(TypedDict):
+    """`GET /v1/instances`."""
+
+    instances: list[Instance]
+
+
+class Reports(TypedDict):
+    """`GET /v1/reports`."""
+
+    reports: list[Report]
+
+
+class Event(TypedDict):
+    """One happening."""
+
+    id: str
+    name: str
+    at_utc: str
+    server: str | None
+    instance: str | None
+    session: str | None
+    data: Mapping[str, object]
+
+
+class Events(TypedDict):
+    """`GET /v1/events`, as a list."""
+
+    events: list[Event]

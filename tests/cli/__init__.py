@@ -1,0 +1,1 @@
+"""Tests of `mcpctl`; a package, so that the tests of the client can use the same fake daemon."""
