@@ -7,13 +7,16 @@ Source: design section 6; the reasons for each fact are in `supervisor/decisions
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, get_args
 
 from supervisor.core.report import Fact, FactName, FactState
 
 FACTS: Final[tuple[FactName, ...]] = get_args(FactName)
 """Every fact, in the order of the report."""
+
+SETTLED: Final[frozenset[FactState]] = frozenset({"confirmed", "not_applicable"})
+"""The states that leave nothing to be known."""
 
 PIPES: Final[tuple[FactName, ...]] = ("stdout_eof", "stderr_eof", "lineage_eof")
 """The end of every pipe that a descendant could still hold."""
@@ -39,7 +42,7 @@ class Evidence:
         before = self.known.get(name)
         if before is not None and before.state in {"confirmed", state}:
             return self
-        return replace(self, known={**self.known, name: Known(state, at, evidence)})
+        return Evidence({**self.known, name: Known(state, at, evidence)})
 
     def state(self, name: FactName) -> FactState:
         """The state of one fact."""
@@ -48,7 +51,8 @@ class Evidence:
 
     def has(self, *names: FactName) -> bool:
         """Whether all these facts are confirmed or not needed."""
-        return all(self.state(name) in {"confirmed", "not_applicable"} for name in names)
+        known = self.known
+        return all(name in known and known[name].state in SETTLED for name in names)
 
     def at(self, name: FactName) -> float | None:
         """When the fact was confirmed, or None."""
@@ -58,7 +62,8 @@ class Evidence:
     @property
     def missing(self) -> tuple[FactName, ...]:
         """What is neither confirmed nor unneeded, contradictions included."""
-        return tuple(name for name in FACTS if not self.has(name))
+        known = self.known
+        return tuple(f for f in FACTS if f not in known or known[f].state not in SETTLED)
 
     def as_facts(self, requested_at: float) -> tuple[Fact, ...]:
         """The facts as the report shows them: seconds since the request, never negative."""

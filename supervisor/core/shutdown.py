@@ -78,6 +78,9 @@ JUDGED: Final = frozenset({Stage.CONFIRMED, Stage.UNCONFIRMED})
 RECEIPT: Final[tuple[FactName, ...]] = ("closing_receipt", "descendants_gone")
 """What a relay that leaves properly has proved."""
 
+ASKED: Final[frozenset[FactName]] = frozenset({"group_gone", "scan_clean"})
+"""What is asked for last: an answer before all else is known would prove nothing."""
+
 STOPPED_BY: Final[Mapping[FactName, Reason]] = MappingProxyType(
     {"server_exited": "crash", "control_closed": "relay_lost"}
 )
@@ -179,10 +182,14 @@ def _learn(state: Shutdown, event: FactSeen) -> tuple[Shutdown, tuple[Effect, ..
     evidence = before.learn(event.fact, event.state, event.at, event.evidence)
     if evidence is before:
         return state, ()
-    state = replace(state, evidence=evidence)
-    if event.fact not in {"group_gone", "scan_clean"}:
-        # what was asked before this was known has to be asked again
-        state = replace(state, asked_probe=False, asked_scan=False)
+    # what was asked before this was known has to be asked again
+    again = event.fact not in ASKED
+    state = replace(
+        state,
+        evidence=evidence,
+        asked_probe=state.asked_probe and not again,
+        asked_scan=state.asked_scan and not again,
+    )
     if state.stage is Stage.RUNNING:
         reason = STOPPED_BY.get(event.fact) if event.state == "confirmed" else None
         return state, () if reason is None else (AskForStop(reason),)
@@ -282,12 +289,12 @@ def _settle(
         state = state.did("draining", now)
         more.append(Drain())
     state = _not_needed(state, now)
-    missing = set(state.evidence.missing)
-    if missing <= {"group_gone", "scan_clean"} and missing:
+    missing = state.evidence.missing
+    if missing and ASKED.issuperset(missing):
         if "group_gone" in missing and not state.asked_probe:
             state = replace(state, asked_probe=True)
             more.append(ProbeGroup())
-        elif missing == {"scan_clean"} and not state.asked_scan:
+        elif missing == ("scan_clean",) and not state.asked_scan:
             state = replace(state, asked_scan=True)
             more.append(Scan(judge=True))
     if not missing:
@@ -303,12 +310,13 @@ def _not_needed(state: Shutdown, now: float) -> Shutdown:
     evidence = state.evidence
     if evidence.state("closing_receipt") == "confirmed" and not state.verify:
         evidence = evidence.learn("scan_clean", "not_applicable", now, "the receipt is complete")
-    if evidence.state("relay_exited") == "not_applicable" and evidence.has("descendants_gone"):
-        evidence = evidence.learn("scan_clean", "not_applicable", now, "nothing was started")
-    if state.relay_lost and evidence.has("descendants_gone"):
-        for name in ("closing_receipt", "anchor_exited"):
-            evidence = evidence.learn(name, "not_applicable", now, "drained by the daemon")
-    return replace(state, evidence=evidence)
+    if evidence.has("descendants_gone"):
+        if evidence.state("relay_exited") == "not_applicable":
+            evidence = evidence.learn("scan_clean", "not_applicable", now, "nothing was started")
+        if state.relay_lost:
+            for name in ("closing_receipt", "anchor_exited"):
+                evidence = evidence.learn(name, "not_applicable", now, "drained by the daemon")
+    return state if evidence is state.evidence else replace(state, evidence=evidence)
 
 
 def _next_instant(state: Shutdown, now: float) -> float:

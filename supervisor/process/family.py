@@ -134,7 +134,8 @@ class Family:
             self._server_pidfd = pidfd
             self._watches.append(Watch(pidfd, self._server_exited))
         for identity in (relay, anchor, server):
-            self.known[identity] = Known(identity, pin=True)
+            # relay and anchor have parents that reap them late; the server may go at any time
+            self.known[identity] = Known(identity, pin=identity == server)
         self.sessions.update((anchor.pid, relay.pid))
         self.tell(message.PINNED)
 

@@ -55,13 +55,13 @@ class Hearing:
             message.REMAINING: self._remaining,
             message.SIGNAL: self._signal,
             message.ANCHOR_LOST: self._anchor_lost,
+            message.PONG: self._pong,
             message.CLOSED: self._closed,
         }
 
     def hear(self, packet: bytes) -> None:
         """Act on one packet; verbs of another version are ignored."""
         verb, fields = message.decode(packet)
-        self._family.post(HelperHeard(at=anyio.current_time()))
         act = self._verbs.get(verb)
         if act is not None:
             act(fields)
@@ -101,6 +101,9 @@ class Hearing:
             message.from_ns(fields["at"]),
             result_of(int(fields["errno"])),
         )
+
+    def _pong(self, _fields: dict[str, str]) -> None:
+        self._family.post(HelperHeard(at=anyio.current_time()))
 
     def _anchor_lost(self, _fields: dict[str, str]) -> None:
         self._family.post(AnchorLost(at=anyio.current_time()))

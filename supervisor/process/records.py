@@ -20,6 +20,9 @@ RECORD_SUFFIX: Final = ".json"
 RECEIPT_SUFFIX: Final = ".receipt"
 VERSION: Final = 1
 
+RECORD_BYTES: Final = 1024
+"""Each record is padded with blanks, so that the complete one covers the first."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
@@ -89,13 +92,14 @@ class Records:
         return record, os.open(self._path(instance, RECEIPT_SUFFIX), flags, 0o600)
 
     def write(self, record: Record) -> None:
-        """Write a record as a whole: a reader sees the old or the new one."""
+        """Write a record in one system call: a killed daemon leaves the old or the new one."""
+        content = json.dumps(asdict(record)).encode().ljust(RECORD_BYTES)
         path = self._path(InstanceId(record.instance), RECORD_SUFFIX)
-        fresh = path.with_suffix(".new")
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            json.dump(asdict(record), file)
-        fresh.rename(path)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.pwrite(fd, content, 0)
+        finally:
+            os.close(fd)
 
     def remove(self, instance: InstanceId) -> None:
         """Forget an instance; nothing of it is left, or an operator gave it up."""

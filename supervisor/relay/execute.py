@@ -6,6 +6,7 @@ that pipe without a message means that the exec worked.
 """
 
 import os
+import resource
 
 from supervisor.relay import kernel
 from supervisor.relay.launch_order import LaunchOrder
@@ -81,8 +82,6 @@ def _limit(order: LaunchOrder) -> None:
         if order.umask >= 0:
             os.umask(order.umask)
         if order.nofile_soft >= 0:
-            import resource  # noqa: PLC0415 - loaded once, by the fork server
-
             resource.setrlimit(RLIMIT_NOFILE, (order.nofile_soft, order.nofile_hard))
         if order.no_new_privileges:
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)

@@ -8,6 +8,7 @@ Source: prctl(2), proc(5), wait(2), kill(2), on Linux 6.18; costs measured with 
 
 import _ctypes
 import _signal  # type: ignore[import-not-found] # typeshed has only the public module
+import fcntl
 import os
 import time
 
@@ -59,6 +60,10 @@ def prctl(option: int, argument: int) -> None:
         raise OSError(0, message)
 
 
+READ_BYTES = 4096
+"""A page: a larger buffer would dirty more of a helper's memory than all it usually holds."""
+
+
 def read_file(path: str, limit: int = 1 << 20) -> bytes:
     """The content of a small file, or nothing when it is gone or not ours to read."""
     try:
@@ -68,7 +73,7 @@ def read_file(path: str, limit: int = 1 << 20) -> bytes:
     try:
         content = b""
         while len(content) < limit:
-            chunk = os.read(fd, 65536)
+            chunk = os.read(fd, READ_BYTES)
             if not chunk:
                 break
             content += chunk
@@ -175,8 +180,6 @@ def shrink_pipe(fd: int) -> None:
 
     Source: pipe(7), pipe-user-pages-soft.
     """
-    import fcntl  # noqa: PLC0415 - in a forked helper it is loaded already
-
     try:
         fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, 4096)
     except OSError:
@@ -193,7 +196,9 @@ def default_signals() -> None:
     for signal in range(1, LAST_SIGNAL + 1):
         if signal in {SIGKILL, SIGSTOP, 32, 33}:  # the last two belong to the C library's threads
             continue
-        _signal.signal(signal, _signal.SIG_DFL)
+        # the interpreter noted at its start what it inherited; asking it costs no system call
+        if _signal.getsignal(signal) is not _signal.SIG_DFL:
+            _signal.signal(signal, _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 

@@ -18,7 +18,7 @@ import select
 
 from supervisor.core import stages
 from supervisor.relay import anchor, kernel, message
-from supervisor.relay.launch_order import LaunchOrder
+from supervisor.relay.launch_order import LaunchOrder, unpack
 from supervisor.relay.mailbox import Mailbox
 
 MAX_NAMED = 512
@@ -438,11 +438,6 @@ def serve(fds: "list[int]") -> None:
 
 def read_order(spec: int) -> LaunchOrder:
     """Read and close the memfd."""
-    from supervisor.relay.launch_order import unpack  # noqa: PLC0415 - paid once, by the fork server
-
-    os.lseek(spec, 0, os.SEEK_SET)
-    content = b""
-    while chunk := os.read(spec, 65536):
-        content += chunk
+    content = os.pread(spec, os.fstat(spec).st_size, 0)
     os.close(spec)
     return unpack(content)
