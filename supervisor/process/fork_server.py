@@ -80,10 +80,25 @@ class ForkServer:
         if verb != message.FORKED:
             number = int(fields.get("errno", "0"))
             raise KernelError(os.strerror(number))
-        gate.send(message.ACK.encode())
-        # its end means that the process in the middle is gone and the relay is our child
-        await anyio.wait_readable(gate)
+        await self._release(gate, int(fields["middle"]))
         return Pid(int(fields["pid"]))
+
+    @staticmethod
+    async def _release(gate: socket.socket, middle: int) -> None:
+        """Let the process in the middle go; once it is a zombie, its child has become ours.
+
+        The end of the gate would come too early: a dying process closes its descriptors before
+        the kernel hands its children over.
+        """
+        try:
+            pidfd = os.pidfd_open(middle)
+        except ProcessLookupError:
+            return
+        try:
+            gate.send(message.ACK.encode())
+            await anyio.wait_readable(pidfd)
+        finally:
+            os.close(pidfd)
 
     @property
     def alive(self) -> bool:

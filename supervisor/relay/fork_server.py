@@ -103,7 +103,7 @@ def _go_between(passed: "list[int]", gate: int) -> None:
             owner.serve(passed)
         for fd in passed:
             os.close(fd)
-        os.write(gate, encode(FORKED, pid=relay))
+        os.write(gate, encode(FORKED, pid=relay, middle=os.getpid()))
         os.read(gate, 1)
     finally:
         os._exit(0)

@@ -35,7 +35,7 @@ CLOSED = "closed"  # status= anchor= echild= group_gone=: the closing receipt
 
 # fork server and the gate of a spawn
 SPAWN = "spawn"  # with the descriptors of FD_ORDER
-FORKED = "forked"  # pid=: sent by the middle process, which then waits
+FORKED = "forked"  # pid= middle=: sent by the middle process, which then waits
 REFUSED = "refused"  # errno=: the fork failed
 
 FD_ORDER = ("control", "stdin", "stdout", "stderr", "lineage", "spec", "receipt", "gate")
