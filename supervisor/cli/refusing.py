@@ -15,6 +15,9 @@ from supervisor.core import exits
 FIRST_REQUEST_LIMIT_S = 5.0
 """How long a client that cannot be connected may take for its first request: it comes at once."""
 
+NEXT_REQUEST_LIMIT_S = 1.0
+"""How long it may take for a further one; then this process has nothing to say any more."""
+
 
 class Refusal(Exception):  # noqa: N818 - it never leaves the shim
     """The client cannot be connected, or the end of its instance cannot be learnt."""
@@ -34,35 +37,40 @@ def say(sentence: str) -> None:
         pass  # nobody reads it, or a client's full pipe: the exit code still tells
 
 
-def answer_first_request(copier: Copier, refusal: Refusal) -> None:
-    """Answer the client's first request with the reason, so that it shows up in the client."""
+def answer_requests(copier: Copier, refusal: Refusal) -> None:
+    """Answer the client's first requests with the reason, so that it shows up in the client.
+
+    More than the first: a client that probes with `server/discover` shows the error of the
+    `initialize` that it sends after that.
+    """
     if os.isatty(STDIN) or refusal.exit_code == exits.INTERRUPTED:
         return
-    request = _first_request(copier)
-    if request is None:
-        return
-    answer = (
-        f'{{"jsonrpc": "2.0", "id": {request}, "error": {{"code": -32603, '
-        f'"message": {quoted(refusal.message)}, "data": {{"code": {quoted(refusal.code)}}}}}}}\n'
-    )
-    try:  # noqa: SIM105 - contextlib costs a shim 4 ms
-        os.write(STDOUT, answer.encode())
-    except OSError:
-        pass  # the client has gone
-
-
-def _first_request(copier: Copier) -> "str | None":
-    """The id, as JSON, of the first request on stdin; None where none comes in time."""
     stdin = Flow(STDIN, None)
     copier.flows = [stdin]
-    give_up_at = time.monotonic() + FIRST_REQUEST_LIMIT_S
+    limit_s = FIRST_REQUEST_LIMIT_S
+    while (request := _next_request(copier, stdin, limit_s)) is not None:
+        limit_s = NEXT_REQUEST_LIMIT_S
+        error = (
+            f'{{"code": -32603, "message": {quoted(refusal.message)}, '
+            f'"data": {{"code": {quoted(refusal.code)}}}}}'
+        )
+        answer = f'{{"jsonrpc": "2.0", "id": {request}, "error": {error}}}\n'
+        try:
+            os.write(STDOUT, answer.encode())
+        except OSError:
+            return  # the client has gone
+
+
+def _next_request(copier: Copier, stdin: Flow, limit_s: float) -> "str | None":
+    """The id, as JSON, of the next request on stdin; None where none comes in time."""
+    give_up_at = time.monotonic() + limit_s
     while True:
         line, newline, rest = bytes(stdin.kept).partition(b"\n")
         if newline or stdin.ended:
+            stdin.kept[:] = rest
             request = _request_id(line)
             if request is not None or not newline:
                 return request
-            stdin.kept[:] = rest
             continue
         left_s = give_up_at - time.monotonic()
         if left_s <= 0 or copier.signals:

@@ -16,7 +16,7 @@ from _socket import SHUT_WR, socket
 
 from supervisor.cli.copying import STDERR, STDIN, STDOUT, Copier, Flow, Sink
 from supervisor.cli.light_json import member, parse, quoted
-from supervisor.cli.refusing import Refusal, answer_first_request, say
+from supervisor.cli.refusing import Refusal, answer_requests, say
 from supervisor.cli.where import locate
 from supervisor.client.reach import reach
 from supervisor.core import exits
@@ -94,7 +94,7 @@ def run(given: Given) -> int:
             connection.close()
     except Refusal as refusal:
         say(refusal.message)
-        answer_first_request(copier, refusal)
+        answer_requests(copier, refusal)
         return refusal.exit_code
 
 

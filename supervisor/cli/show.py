@@ -156,8 +156,10 @@ def _instance_lines(found: Sequence[Instance]) -> list[str]:
 
 
 def _stop_text(instance: Instance) -> str:
+    if instance["quarantined"]:
+        return "quarantined"
     if instance["stop"] is None:
-        return "quarantined" if instance["quarantined"] else NONE
+        return NONE
     return f"{instance['stop']['stage']}, deadline in {instance['stop']['deadline_in_s']:.1f} s"
 
 

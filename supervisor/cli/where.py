@@ -3,6 +3,7 @@
 import os
 
 from supervisor.core.places import Places, find_places
+from supervisor.linux.runtime_home import with_runtime_home
 
 
 def home() -> str:
@@ -22,7 +23,7 @@ def locate(
     uid = os.geteuid()
     where = "" if uid == 0 else home()
     return find_places(
-        dict(os.environ),
+        with_runtime_home(dict(os.environ), uid),
         uid,
         where,
         config=config,

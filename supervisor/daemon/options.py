@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from supervisor.core.places import Places, find_places
+from supervisor.linux.runtime_home import with_runtime_home
 from supervisor.telemetry.levels import LogLevel, LogStream
 
 
@@ -22,9 +23,10 @@ class Options:
 
 def locate(options: Options) -> Places:
     """The places by flags, environment and user, as absolute paths; nothing is created."""
+    uid = os.geteuid()
     found = find_places(
-        dict(os.environ),
-        os.geteuid(),
+        with_runtime_home(dict(os.environ), uid),
+        uid,
         home(),
         config=options.config,
         state_dir=options.state_dir,

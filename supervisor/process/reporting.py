@@ -84,15 +84,18 @@ def _deadline_s(instance: Instance) -> float:
 
 def _survivors(instance: Instance, family: Family, heard: Heard) -> Iterator[Survivor]:
     why: dict[Identity, str] = {}
-    roles = {family.server: "server", family.anchor: "anchor", family.relay: "relay"}
+    roles = {family.server: "pid", family.anchor: "pid", family.relay: "pid"}
     for identity in family.known:
-        why[identity] = roles.get(identity, "reported by its owner")
+        why[identity] = roles.get(identity, "its relay")
     for identity in heard.remaining:
-        why[identity] = roles.get(identity, "held by its relay")
+        why[identity] = roles.get(identity, "its relay")
     for identity, reason in instance.found:
         why.setdefault(identity, reason)
+    nobodys = {orphan.identity for orphan in family.unattributed}
     for orphan in family.inherited():
-        why.setdefault(orphan.identity, "adopted by the daemon")
+        if orphan.identity in nobodys:
+            continue  # it is listed apart, since it may be a stranger
+        why.setdefault(orphan.identity, "its parent, the daemon")
     for identity, reason in list(why.items())[:MAX_SURVIVORS]:
         named = describe(identity, reason)
         if named is not None:
@@ -101,7 +104,7 @@ def _survivors(instance: Instance, family: Family, heard: Heard) -> Iterator[Sur
 
 def _unattributed(family: Family) -> Iterator[Survivor]:
     for orphan in family.unattributed:
-        named = describe(orphan.identity, "adopted, without a mark")
+        named = describe(orphan.identity, "its parent, the daemon")
         if named is not None:
             yield named
 

@@ -149,7 +149,6 @@ def test_it_loads_a_handful_of_modules_and_no_more(tmp_runtime: Path) -> None:
         "supervisor",
         "supervisor.cli",
         "supervisor.cli.copying",
-        "supervisor.cli.exits",
         "supervisor.cli.light_json",
         "supervisor.cli.refusing",
         "supervisor.cli.shim",
@@ -157,7 +156,10 @@ def test_it_loads_a_handful_of_modules_and_no_more(tmp_runtime: Path) -> None:
         "supervisor.client",
         "supervisor.client.reach",
         "supervisor.core",
+        "supervisor.core.exits",
         "supervisor.core.places",
+        "supervisor.linux",
+        "supervisor.linux.runtime_home",
     }
     # `-m` finds the module with importlib.util and runpy, which a console script does without
     by_runner = modules_of("-m", "this")
