@@ -119,7 +119,9 @@ class Flow:
         if self.pending and self.sink is not None:
             if self.sink.fd in ready:
                 self._flush()
-        elif self.source in ready:
+        elif ready.get(self.source, 0) & (select.POLLIN | GONE):
+            # room for the other direction on the same socket is nothing to read, and a read
+            # would wait
             self._fill()
         if self.watches_sink and self.sink is not None and ready.get(self.sink.fd, 0) & GONE:
             self.lose()

@@ -4,15 +4,19 @@ import os
 import select
 import sys
 import time
+from _socket import SO_PEERCRED, SOL_SOCKET
 from typing import Final
 
 import click
 
 from supervisor.cli.options import Given
 from supervisor.cli.waiting import Interrupted
-from supervisor.client.bodies import Stopping
+from supervisor.client.reach import reach
 from supervisor.client.wire import FIRST_TICK_S, TICK_S
 from supervisor.core import exits
+
+CREDENTIALS_BYTES: Final = 12
+"""struct ucred: pid, uid, gid."""
 
 MARGIN_S: Final = 5.0
 """What a daemon may take beyond the deadline of its servers: it ends followers and closes files."""
@@ -24,6 +28,34 @@ def watch(given: Given, *, force: bool, wait: bool) -> int:
     Returns:
         DONE when it is gone (or, without `wait`, has agreed), FAILED when it is late.
     """
+    pidfd = _hold_daemon(given.places().control_socket)
+    try:
+        return _ask_and_watch(given, pidfd, force=force, wait=wait)
+    finally:
+        if pidfd is not None:
+            os.close(pidfd)
+
+
+def _hold_daemon(control_socket: str) -> int | None:
+    """A pidfd of whoever listens, taken before it is asked to go; None where nobody does.
+
+    By the socket, not by what the daemon says of itself: in a container it is pid 1 to itself.
+    Source: unix(7) SO_PEERCRED.
+    """
+    try:
+        connection = reach(control_socket)
+    except OSError:
+        return None  # the request will say so
+    try:
+        credentials = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, CREDENTIALS_BYTES)
+        return os.pidfd_open(int.from_bytes(credentials[:4], sys.byteorder))
+    except OSError:
+        return None
+    finally:
+        connection.close()
+
+
+def _ask_and_watch(given: Given, pidfd: int | None, *, force: bool, wait: bool) -> int:
     answer = given.client().shutdown(force=force)
     stopping = answer.value
     pid, deadline_s = stopping["pid"], stopping["deadline_s"]
@@ -34,7 +66,7 @@ def watch(given: Given, *, force: bool, wait: bool) -> int:
             click.echo(f"mcp-supervisord (pid {pid}) is stopping, within {deadline_s:.1f} s")
         return exits.DONE
     started_at = time.monotonic()
-    gone = _wait_gone(stopping)
+    gone = pidfd is None or _wait_gone(pidfd, deadline_s)
     elapsed_s = time.monotonic() - started_at
     if not gone:
         click.echo(
@@ -48,19 +80,13 @@ def watch(given: Given, *, force: bool, wait: bool) -> int:
     return exits.DONE
 
 
-def _wait_gone(stopping: Stopping) -> bool:
+def _wait_gone(pidfd: int, deadline_s: float) -> bool:
     """Source: pidfd_open(2): readable once the process has ended, and never another process."""
     try:
-        fd = os.pidfd_open(stopping["pid"])
-    except ProcessLookupError:
-        return True
-    try:
-        return _wait_readable(fd, stopping["deadline_s"])
+        return _wait_readable(pidfd, deadline_s)
     except KeyboardInterrupt:
         message = "Interrupted; the daemon goes on stopping."
         raise Interrupted(message) from None
-    finally:
-        os.close(fd)
 
 
 def _wait_readable(fd: int, deadline_s: float) -> bool:

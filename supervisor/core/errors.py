@@ -180,3 +180,31 @@ class InternalError(SupervisorError):
     """Ours: something that cannot happen did."""
 
     code = "internal"
+
+
+class RefusedIdError(RequestError):
+    """A JSON-RPC request whose id cannot be used, so that no answer could be told from others.
+
+    Attributes:
+        id_token: the id as its sender spelled it.
+        reason: no string or integer; taken by a request in flight; more than one id in the
+            message; or the message is broken where an id could hide.
+    """
+
+    code = "refused_id"
+
+    def __init__(
+        self, id_token: bytes, reason: Literal["not_an_id", "in_flight", "repeated", "broken"]
+    ) -> None:
+        self.id_token = id_token
+        self.reason = reason
+        shown = id_token[:60].decode(errors="replace")
+        super().__init__(f"The request with id {shown} is refused: {_REFUSED_ID[reason]}.")
+
+
+_REFUSED_ID = {
+    "not_an_id": "an id has to be a string or an integer",
+    "in_flight": "a request with this id is still in flight; use another one",
+    "repeated": "it has more than one id; send one",
+    "broken": "it is no valid JSON",
+}

@@ -50,6 +50,7 @@ EXIT_OF_CODE = {
     "daemon_unreachable": UNREACHABLE,
     "internal": OUR_BUG,
     "greeting_refused": FAILED,
+    "refused_id": FAILED,
     "problem": FAILED,
 }
 """Every code of `core/errors.py`, `client/errors.py` and the API; a test misses none of them."""

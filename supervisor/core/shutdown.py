@@ -56,6 +56,9 @@ OUTPUT_CLOSED_S: Final = 0.1
 """How long after the end of stdout the server may take to exit and be a crash: the kernel closes
 the descriptors of a dying process before it reports its death."""
 
+BUDGET_GRAIN_S: Final = 0.01
+"""A budget that ends so little before the deadline of a stop does not shorten it."""
+
 LOOK_AGAIN_S: Final = 0.01
 """How soon a group that was killed is looked at again; its members are nobody's to wait for."""
 
@@ -168,7 +171,7 @@ def _request(state: Shutdown, event: StopRequested) -> tuple[Shutdown, tuple[Eff
     schedule = hurried = _scheduled(state)
     if event.force:
         hurried = stages.pull_forward(hurried, event.at, stages.KILL)
-    if event.budget_at is not None and event.budget_at < hurried.deadline_at:
+    if event.budget_at is not None and event.budget_at < hurried.deadline_at - BUDGET_GRAIN_S:
         hurried = stages.nearer(hurried, event.budget_at)
         state = replace(state, shortened_by="the daemon's own shutdown")
     state = replace(state, schedule=hurried)

@@ -176,12 +176,13 @@ class Sink:
         self.on_drained: Callable[[], None] = _nothing
         self._loop = asyncio.get_running_loop()
         self._queue: deque[memoryview] = deque()
-        self._ending = False
+        self.ending = False
+        """Whether nothing more is accepted, and the end comes behind what waits."""
         self._empty: asyncio.Event | None = None
 
     def write(self, data: bytes) -> None:
         """Write now what fits, the rest when the kernel says that it can."""
-        if self.broken or self.fd < 0:
+        if self.broken or self.ending or self.fd < 0:
             return
         view = memoryview(data)
         if not self._queue:
@@ -200,7 +201,7 @@ class Sink:
 
     def end(self) -> None:
         """Close once all that was accepted is written."""
-        self._ending = True
+        self.ending = True
         if not self._queue:
             self.close()
 
@@ -234,7 +235,7 @@ class Sink:
                 return
         self._loop.remove_writer(self.fd)
         self._emptied()
-        if self._ending:
+        if self.ending:
             self.close()
         else:
             self.on_drained()

@@ -35,8 +35,23 @@ class Attachment:
             self.client_left()
 
     def client_left(self) -> None:
-        """The client has closed its side: stop, and hand on what the server still says."""
+        """The client has closed its side: stop, and hand on what both have still to say.
+
+        On a pipe the end comes behind the data, so stdin is closed behind what the client sent.
+        """
+        if self._held.instance.stopping:
+            return
+        self._held.family.fed_to_the_end = True
         self._held.instance.request_stop("disconnect")
+        if self._source.ended:
+            self._held.family.stdin.end()
+
+    def source_ended(self) -> None:
+        """All that the client sent has been read."""
+        if self._held.family.fed_to_the_end:
+            self._held.family.stdin.end()
+        else:
+            self.client_left()
 
     def end(self) -> None:
         """The instance is judged: nothing more comes."""

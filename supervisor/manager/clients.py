@@ -108,7 +108,7 @@ async def _connect(client: "_Client", wanted: dict[str, object], host: "Manager"
         caller=f"pid {client.peer.pid} uid {client.peer.uid}",
     )
     attachment = Attachment(client.source, client.sink, held)
-    client.on_end = attachment.client_left
+    client.on_end = attachment.source_ended
     client.answer({"connected": {"instance": instance.id, "session": None}})
     attachment.begin(client.take_early())
     await instance.wait_settled()

@@ -72,6 +72,7 @@ class Family:
         self._heirs = heirs
         self._scanner = scanner
         self.plumbing = plumbing
+        self.fed_to_the_end = False
         self.relay_pid: Pid | None = None
         self._on_output_end: Callable[[], None] = _nothing
         self._relay_pidfd = -1
@@ -228,8 +229,13 @@ class Family:
     # What the machine wants done
 
     def close_stdin(self) -> None:
-        """Close the server's stdin, whatever is still queued for it."""
-        self.stdin.close()
+        """Close the server's stdin, whatever is still queued for it.
+
+        Only a client that left by itself is heard to its end: its feeder closes stdin behind
+        what it had sent, or the stop's own stages end the server before that.
+        """
+        if not self.fed_to_the_end:
+            self.stdin.close()
         if not self.stdout.ended:
             self.stdout.resume()
 

@@ -87,6 +87,8 @@ class Records:
             deadline_s=deadline_s,
             kill_after_s=kill_after_s,
         )
+        # a cleaner of temporary directories may have taken it while the daemon ran
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.write(record)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         return record, os.open(self._path(instance, RECEIPT_SUFFIX), flags, 0o600)

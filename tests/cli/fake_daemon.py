@@ -8,7 +8,7 @@ import os
 import socket
 import socketserver
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -145,6 +145,8 @@ class FakeDaemon:
     """What a test sets and reads; see `running`."""
 
     runtime_dir: Path
+    listening_fd: int = -1
+    on_answer: Callable[[], None] = lambda: None
     answers: dict[tuple[str, str], Recorded] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
@@ -203,6 +205,7 @@ def running(runtime_dir: Path) -> Iterator[FakeDaemon]:
     fake = FakeDaemon(runtime_dir)
     with through_folder(runtime_dir, "control.sock") as path:
         server = _Server(path, fake)
+    fake.listening_fd = server.fileno()
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
@@ -289,4 +292,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.shutdown(socket.SHUT_WR)
         with fake.arrived:
             fake.answered.append(self.path)
+            fake.on_answer()
             fake.arrived.notify_all()

@@ -1,7 +1,7 @@
 """Whose an orphan is that came to the daemon: what nobody can claim is never signalled."""
 
 import hypothesis.strategies as st
-from hypothesis import given
+from hypothesis import given, settings
 
 from supervisor.core.attribution import Attributed, Claim, Identity, Orphan, attribute
 from supervisor.core.ids import InstanceId
@@ -141,6 +141,7 @@ CLAIMS = st.lists(
 )
 
 
+@settings(max_examples=50, deadline=None)
 @given(ORPHANS, CLAIMS)
 def test_nothing_is_owned_without_a_reason_or_twice(
     orphans: list[Orphan], claims: list[Claim]
@@ -158,6 +159,7 @@ def test_nothing_is_owned_without_a_reason_or_twice(
             assert named or {o.sid, o.pgid} & known.sessions
 
 
+@settings(max_examples=50, deadline=None)
 @given(ORPHANS, CLAIMS)
 def test_nothing_unattributed_is_ever_owned_and_nothing_alive_is_overlooked(
     orphans: list[Orphan], claims: list[Claim]

@@ -2,7 +2,7 @@
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from supervisor.core.attribution import Identity, Orphan
 from supervisor.core.drain import DrainSignal, Send, plan_drain
@@ -46,6 +46,7 @@ def test_sigkill_goes_to_all_again_and_again(stage: int) -> None:
     assert sends == tuple(Send(who, "SIGKILL") for who in (ANCHOR, SERVER, CHILD))
 
 
+@settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from([CLOSE, TERM, KILL, OVER]),
     st.lists(st.builds(orphan, st.builds(Identity, st.integers(1, 9), st.just(1)))),

@@ -1,7 +1,7 @@
 """What is known about the end of a family: facts are learned, never guessed, never taken back."""
 
 import hypothesis.strategies as st
-from hypothesis import given
+from hypothesis import given, settings
 
 from supervisor.core.evidence import FACTS, Evidence
 from supervisor.core.report import FactName, FactState
@@ -89,6 +89,7 @@ def test_the_report_counts_from_the_request_and_never_below_zero() -> None:
     assert tuple(facts) == FACTS
 
 
+@settings(deadline=None)
 @given(LESSONS)
 def test_whatever_is_learned_a_confirmed_fact_stays(
     lessons: list[tuple[FactName, FactState, float, str]],

@@ -2,7 +2,7 @@
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from supervisor.core.ids import DEFAULT_SESSION, INSTANCE_MARK, is_instance_id, is_session_key
 
@@ -38,6 +38,7 @@ def test_anything_else_is_no_instance_id(text: str) -> None:
     assert not is_instance_id(text)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=20))
 def test_an_accepted_name_is_safe_in_a_path(text: str) -> None:
     """No slash, no NUL, no whitespace, no control character."""

@@ -228,9 +228,12 @@ def test_a_timer_that_fires_early_is_asked_for_again() -> None:
     assert run(fired(1.9), state=state).stage is Stage.CLOSING
 
 
-@pytest.mark.parametrize("last", BY_THE_RELAY)
+@pytest.mark.parametrize("last", [*DATA_PIPES, "server_exited", "control_closed", "relay_exited"])
 def test_a_stop_is_confirmed_by_the_last_missing_fact_whichever_it_is(last: FactName) -> None:
-    """Not before, and at that very instant; the scan is not needed where a receipt is complete."""
+    """Not before, and at that very instant; the scan is not needed where a receipt is complete.
+
+    The receipt itself always comes before the end of the socket that brings it.
+    """
     others = [fact for fact in BY_THE_RELAY if fact != last]
     before, early = traced(asked(0.0), seen(0.1, *others, "group_gone"))
     state, effects = traced(seen(0.2, last), state=before)

@@ -5,7 +5,7 @@ import sys
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from supervisor.core import stages
 from supervisor.core.stages import CLOSE, KILL, OVER, TERM, Schedule
@@ -46,6 +46,7 @@ def test_stages_without_any_grace_are_due_at_once() -> None:
     assert stages.stage_at(stages.plan(1.0, 0.0, 0.0, 5.0), 1.0) == KILL
 
 
+@settings(deadline=None)
 @given(SCHEDULES, INSTANTS, st.sampled_from([TERM, KILL]))
 def test_pulling_forward_makes_a_stage_due_and_moves_nothing_back(
     schedule: Schedule, now: float, stage: int
@@ -62,6 +63,7 @@ def test_pulling_forward_makes_a_stage_due_and_moves_nothing_back(
         assert pulled.kill_at == schedule.kill_at
 
 
+@settings(deadline=None)
 @given(SCHEDULES, INSTANTS)
 def test_a_nearer_deadline_keeps_the_order_and_lets_nothing_wait_longer(
     schedule: Schedule, deadline_at: float
@@ -90,6 +92,7 @@ def test_a_deadline_before_the_request_leaves_no_grace() -> None:
     assert stages.nearer(stages.plan(1.0, 0.0, 0.0, 0.0), 0.5).instants() == (1.0, 1.0, 1.0, 0.5)
 
 
+@settings(deadline=None)
 @given(SCHEDULES)
 def test_silence_is_judged_and_names_are_taken_between_sigkill_and_the_deadline(
     schedule: Schedule,

@@ -80,6 +80,21 @@ async def test_a_stubborn_server_is_judged_at_the_deadline_and_not_later() -> No
         assert shell.when("scan") == [4.88]
         assert shell.when("last_look") == [5.0]
         assert [identity.pid for identity, _ in shell.instance.found] == [103]
+        assert "scan_clean" in report.missing
+
+
+async def test_a_scan_for_names_judges_nothing() -> None:
+    """It comes before all else is known: that it finds nobody is no proof."""
+    family = silent()
+    family.drain_takes = True
+    async with shell_of(family) as shell:
+        shell.instance.request_stop("stop")
+        report = await shell.instance.wait_settled()
+
+        assert shell.instance.found == ()
+        assert shell.when("scanned") == [4.88]
+        states = {fact.name: fact.state for fact in report.facts}
+        assert states["scan_clean"] == "missing"
 
 
 async def test_what_the_last_look_finds_counts() -> None:
@@ -301,16 +316,16 @@ async def test_an_unconfirmed_stop_stays_in_custody_and_is_amended() -> None:
 
 
 async def test_a_quarantined_instance_costs_one_look_a_second() -> None:
-    """An hour of custody is 3600 looks at what nothing announces, not a busy loop."""
+    """Ten minutes of custody are 600 looks at what nothing announces, not a busy loop."""
     family = FakeFamily()
     family.probe_says = "contradicted"
     async with shell_of(family) as shell:
         shell.instance.request_stop("stop")
         await shell.instance.wait_settled()
         assert shell.instance.quarantined
-        await anyio.sleep(3600.0)
+        await anyio.sleep(600.0)
         looks = [at for at in shell.when("probe_group") if at > 5.0]
-        assert 3590 <= len(looks) <= 3600
+        assert 595 <= len(looks) <= 600
 
 
 async def test_an_instance_that_is_given_up_is_let_go() -> None:
@@ -323,6 +338,7 @@ async def test_an_instance_that_is_given_up_is_let_go() -> None:
         shell.instance.give_up(released)
         await shell.ended.wait()
 
+        assert shell.now() == 5.0
         assert shell.instance.report is released
         assert not shell.instance.quarantined
         assert shell.instance.state.stage is Stage.UNCONFIRMED

@@ -1,7 +1,7 @@
 """What a relay is told to start arrives as it was written."""
 
 import hypothesis.strategies as st
-from hypothesis import given
+from hypothesis import given, settings
 
 from supervisor.relay.launch_order import LaunchOrder, unpack
 
@@ -29,6 +29,7 @@ ORDERS = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(ORDERS)
 def test_an_order_arrives_as_it_was_written(order: LaunchOrder) -> None:
     """Empty arguments, newlines and bytes that are no UTF-8 included."""

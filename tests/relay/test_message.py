@@ -2,7 +2,7 @@
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 
 from supervisor.relay import message
 from supervisor.relay.message import decode, encode, from_ns, to_ns
@@ -16,6 +16,7 @@ TEXTS = st.one_of(
 KEYS = st.from_regex(r"[a-z_]{1,12}", fullmatch=True).filter(lambda key: key != "verb")
 
 
+@settings(deadline=None)
 @given(st.sampled_from([message.FAILED, message.LEFTOVER]), st.dictionaries(KEYS, TEXTS))
 @example(message.FAILED, {"path": "a\tb\nc\0d%e=f"})
 @example(message.FAILED, {"path": "%09%0A%00%25%2509"})
@@ -29,6 +30,7 @@ def test_whatever_is_said_is_heard(verb: str, fields: dict[str, str]) -> None:
     assert b"\0" not in packet
 
 
+@settings(deadline=None)
 @given(st.dictionaries(KEYS, st.integers(), max_size=5))
 def test_a_message_is_a_verb_and_tab_separated_fields(fields: dict[str, int]) -> None:
     """Another implementation may take a helper's place, so the form is fixed."""
@@ -50,6 +52,7 @@ def test_a_message_of_another_version_is_read_without_an_error(packet: bytes) ->
     assert all(isinstance(text, str) for text in fields.values())
 
 
+@settings(deadline=None)
 @given(st.floats(min_value=0.0, max_value=1e8))
 def test_an_instant_travels_to_the_nanosecond(at: float) -> None:
     """Both sides compare it with the same clock, also after a year of uptime."""
