@@ -10,7 +10,7 @@ from supervisor.config.document import Document, KeyPath, Problem, describe
 from supervisor.config.records import (
     ITEM_RULES,
     OTHER_SPELLINGS,
-    STOP_ORDER,
+    OUT_OF_ORDER,
     Record,
 )
 
@@ -36,7 +36,7 @@ def validate(
         found = list[Problem]()
         for detail in error.errors(include_url=False, include_input=False):
             inner, wrong = _follow(value, detail["loc"])
-            if detail["type"] == STOP_ORDER:
+            if detail["type"] == OUT_OF_ORDER:
                 text = detail["msg"]
             else:
                 text = f"{describe(wrong, path + inner)} where {_rule(record, inner)} belongs."

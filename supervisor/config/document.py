@@ -7,7 +7,7 @@ No message shows a value of the file: a typing mistake can put a secret anywhere
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Final, NamedTuple
@@ -54,6 +54,17 @@ class Document:
     def problem(self, path: KeyPath, text: str) -> Problem:
         """Say what is wrong (or notable) at `path`; `text` starts in lower case."""
         return _problem(self.file, self.lines.get(path, 1), path, text)
+
+    def place(self, path: KeyPath) -> str:
+        """File and line of `path`, for a sentence about another place."""
+        return f"{self.file}, line {self.lines.get(path, 1)}"
+
+    def at(self, path: KeyPath) -> JsonValue:
+        """The value at `path`; None where there is none, or no object on the way."""
+        value = self.value
+        for part in path:
+            value = value.get(str(part)) if isinstance(value, dict) else None
+        return value
 
 
 def parse(text: str, file: str) -> Document:
@@ -104,21 +115,8 @@ def describe(value: JsonValue, path: KeyPath) -> str:
             return "an object"
 
 
-def _problem(file: str, line: int, path: KeyPath, text: str) -> Problem:
-    return Problem(line, f"{file}, line {line}: {_subject(path)}{text}")
-
-
-def _subject(path: KeyPath) -> str:
-    match path:
-        case ("mcpServers", str() as server, *rest) | ("mcp", "servers", str() as server, *rest):
-            return f"server {server!r}{', field ' + _dotted(rest) if rest else ''}: "
-        case ():
-            return ""
-        case _:
-            return f"{_dotted(list(path))}: "
-
-
-def _dotted(parts: list[str | int]) -> str:
+def dotted(parts: Iterable[str | int]) -> str:
+    """A path as people write it: `env.TOKEN`, `args[2]`."""
     text = ""
     for part in parts:
         if isinstance(part, int):
@@ -126,6 +124,20 @@ def _dotted(parts: list[str | int]) -> str:
         else:
             text += "." * bool(text) + (part if _PLAIN_KEY.fullmatch(part) else repr(part))
     return text
+
+
+def _problem(file: str, line: int, path: KeyPath, text: str) -> Problem:
+    return Problem(line, f"{file}, line {line}: {_subject(path)}{text}")
+
+
+def _subject(path: KeyPath) -> str:
+    match path:
+        case ("mcpServers", str() as server, *rest) | ("mcp", "servers", str() as server, *rest):
+            return f"server {server!r}{', field ' + dotted(rest) if rest else ''}: "
+        case ():
+            return ""
+        case _:
+            return f"{dotted(path)}: "
 
 
 class _NumberError(ValueError):

@@ -2,21 +2,29 @@
 
 Nothing here fails. What keeps a server from starting becomes a sentence of that server, so that
 one missing variable never costs the others their start.
+
+A variable comes from `env`, else from `envFile`, else from the base environment. The path of an
+`envFile` is relative to the directory of the file that names it.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from supervisor.config.accounts import Account, Accounts, Identity, resolve_identity
 from supervisor.config.document import Document, KeyPath, Problem
+from supervisor.config.env_file import parse_env_file
 from supervisor.config.environment import base_environment, environment_text, loader_hooks
-from supervisor.config.models import Server
+from supervisor.config.files import Unreadable, read_text
+from supervisor.config.models import Scope, Server
 from supervisor.config.records import ServerRecord
 from supervisor.config.references import expand, expand_home
+from supervisor.config.shown import shown_record
 from supervisor.core.ids import ServerName
 from supervisor.core.launch import LaunchSpec, StopPolicy
+from supervisor.core.limits import DEFAULT_LINE_BYTES, RestartPolicy
 from supervisor.core.redaction import (
     is_secret_name,
     redact_argv,
@@ -30,11 +38,18 @@ STDIO: Final = "stdio"
 STREAMABLE_HTTP: Final = "streamable-http"
 REMOTE: Final = frozenset({STREAMABLE_HTTP, "sse"})
 
+MAX_ENV_FILE_BYTES: Final = 1024 * 1024
+"""execve(2) takes no more than a few MiB of variables and arguments together."""
+
 _TYPE_ALIASES: Final[Mapping[str, str]] = {"http": STREAMABLE_HTTP}
 _NO_SECRETS: Final = frozenset(
     {"HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
 )
 """Variables whose values stay readable: masking every home directory would hide all paths."""
+
+_PLAIN_VALUE: Final = re.compile(r"[A-Za-z]+|[0-9.]+")
+"""Values of an environment file that stay readable, as `info` or `8080`: unless their name speaks
+of a secret. All else of such a file is masked, since secrets are what people put there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +61,14 @@ class Surroundings:
         daemon: the account that the daemon runs as, with its effective ids.
         accounts: where users and groups are looked up.
         path: `supervisor.path`, resolved.
+        max_line_bytes: `supervisor.maxLineBytes`.
     """
 
     environ: Mapping[str, str] = field(repr=False)
     daemon: Account
     accounts: Accounts
     path: str | None = None
+    max_line_bytes: int = DEFAULT_LINE_BYTES
 
 
 def make_server(
@@ -64,10 +81,11 @@ def make_server(
     """
     maker = _Maker(document, path, record, around)
     launch = None
-    transport = maker.transport()
+    transport, scope = maker.transport(), maker.scope()
     if transport == STDIO:
         launch = maker.launch()
     problems = tuple(problem.sentence for problem in maker.problems)
+    written, idle_ms = document.at(path), record.idle_timeout_ms
     server = Server(
         name=ServerName(str(path[-1])),
         enabled=record.enabled is not False,
@@ -76,6 +94,13 @@ def make_server(
         launch=None if problems else launch,
         cwd_given=bool(record.cwd),
         problems=problems,
+        restart=RestartPolicy() if record.restart is None else record.restart.restart_policy(),
+        calls=record.call_limits(around.max_line_bytes),
+        idle_s=None if idle_ms is None else idle_ms / 1000,
+        autostart=record.autostart is True,
+        scope=scope,
+        protocol=record.protocol or "auto",
+        shown=shown_record(written if isinstance(written, dict) else {}),
     )
     return server, maker.warnings if server.enabled else []
 
@@ -129,6 +154,13 @@ class _Maker:
             self._problem((key,), "this transport is not known; use stdio with a command.")
         return transport if transport in REMOTE else "unknown"
 
+    def scope(self) -> Scope:
+        """Who shares an instance; anything but `session` is a problem of this release."""
+        if self.record.scope == "shared":
+            text = 'shared servers come with a later release; write "session", or take it out.'
+            self._problem(("scope",), text)
+        return self.record.scope or "session"
+
     def launch(self) -> LaunchSpec:
         """What to start; meaningless as long as there are problems."""
         record = self.record
@@ -170,23 +202,51 @@ class _Maker:
         )
 
     def _environment(self, account: Account) -> dict[str, str]:
-        given = self.record.env or {}
-        refused = () if self.record.allow_loader_env else loader_hooks(given)
-        if refused:
-            self.warnings.append(
-                self.document.problem(
-                    (*self.path, "env"),
-                    f"{', '.join(map(ascii, refused))} left out: such variables make programs run "
-                    'other code. Write "allowLoaderEnv": true to hand them on.',
-                )
-            )
         env = base_environment(account, self.around.environ, self.around.path)
-        for key, value in given.items():
+        from_file = self._env_file(account.home)
+        refused = self._refused(from_file, "envFile")
+        for key, value in from_file.items():
+            if key not in refused:
+                env[key] = value
+                self.secrets |= secrets_in_text(value)
+                if is_secret_name(key) or not (key in _NO_SECRETS or _PLAIN_VALUE.fullmatch(value)):
+                    self.secrets |= worth_masking([value])
+        given = self.record.env or {}
+        refused = self._refused(given, "env")
+        for key, configured in given.items():
             if not key or "=" in key:
                 self._problem(("env", key), "a variable's name is not empty and holds no '='.")
             elif key not in refused:
-                env[key] = self._variable(key, environment_text(value), account.home)
+                env[key] = self._variable(key, environment_text(configured), account.home)
         return env
+
+    def _refused(self, names: Iterable[str], field: str) -> tuple[str, ...]:
+        """The loader hooks among the variables of one field, after a warning of them."""
+        refused = () if self.record.allow_loader_env else loader_hooks(names)
+        if refused:
+            text = (
+                f"{', '.join(map(ascii, refused))} left out: such variables make programs run "
+                'other code. Write "allowLoaderEnv": true to hand them on.'
+            )
+            self.warnings.append(self.document.problem((*self.path, field), text))
+        return refused
+
+    def _env_file(self, home: str) -> Mapping[str, str]:
+        """The variables of the record's environment file; its path is not shown, as no value is."""
+        known = len(self.problems)
+        written = self._read(self.record.env_file or "", "envFile", home=home)
+        if not written or len(self.problems) > known:
+            return {}
+        path = Path(self.document.file).parent / written
+        text = read_text(str(path), MAX_ENV_FILE_BYTES, regular=True)
+        if isinstance(text, Unreadable):
+            way_out = "; create it, or take envFile out." if text.missing else ""
+            self._problem(("envFile",), f"that file{text.rest}{way_out}")
+            return {}
+        found = parse_env_file(text)
+        for clause in found.problems:
+            self._problem(("envFile",), f"in that file, {clause}.")
+        return found.variables
 
     def _variable(self, key: str, text: str, home: str) -> str:
         value = self._read(text, "env", key, home=home, private=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from supervisor.config.load import MAX_FILE_BYTES, load_configuration
+from supervisor.config.files import MAX_FILE_BYTES
+from supervisor.config.load import load_configuration
 from supervisor.config.models import Configuration, Settings
 from supervisor.core.errors import ConfigError
 
@@ -94,7 +95,11 @@ def test_the_supervisor_block_becomes_settings(file: Path) -> None:
     ).settings
 
     assert settings == Settings(
-        max_instances=3, start_concurrency=2, shutdown_timeout_s=1.5, path="/opt/tools/bin:/bin"
+        max_instances=3,
+        start_concurrency=2,
+        shutdown_timeout_s=1.5,
+        path="/opt/tools/bin:/bin",
+        metrics_listen=("127.0.0.1", 9464),
     )
     assert load(file, {}).settings == Settings()
     assert Settings().start_concurrency == (os.cpu_count() or 1)
