@@ -15,11 +15,14 @@ from supervisor.api.errors import MEDIA_TYPE, add_problem_handlers, internal_pro
 from supervisor.api.routes.daemon import daemon_router
 from supervisor.api.routes.events import events_router
 from supervisor.api.routes.instances import instances_router
+from supervisor.api.routes.logs import logs_router
+from supervisor.api.routes.metrics import CollectMetrics, metrics_router
 from supervisor.api.routes.reports import reports_router
 from supervisor.api.routes.servers import servers_router
 from supervisor.core.launch import DEFAULT_DEADLINE_S
 from supervisor.linux.unix_socket import Peer
 from supervisor.telemetry.events import EventLog
+from supervisor.telemetry.server_logs import ServerLogs
 
 _log = structlog.get_logger(__name__)
 
@@ -30,13 +33,15 @@ _PROBLEM_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-def create_app(
+def create_app(  # noqa: PLR0913 - what each group of routes needs
     control: Control,
     events: EventLog,
     ready: Callable[[], bool],
     *,
     request_shutdown: RequestShutdown,
     shutdown_budget_s: float = DEFAULT_DEADLINE_S,
+    metrics: CollectMetrics | None = None,
+    logs: ServerLogs | None = None,
 ) -> FastAPI:
     """The control API as an ASGI application.
 
@@ -46,6 +51,8 @@ def create_app(
         ready: whether `/readyz` says yes.
         request_shutdown: what `POST /v1/shutdown` calls.
         shutdown_budget_s: what `POST /v1/shutdown` tells its caller to expect, in seconds.
+        metrics: makes what `/metrics` shows; None is without that path.
+        logs: what `/v1/servers/{name}/logs` shows; None is without that path.
     """
     app = FastAPI(
         title="mcp-supervisord",
@@ -56,6 +63,10 @@ def create_app(
     )
     add_problem_handlers(app)
     app.add_middleware(_RequestShell)
+    if metrics is not None:
+        app.include_router(metrics_router(metrics))
+    if logs is not None:
+        app.include_router(logs_router(control, logs))  # before servers: a name may hold slashes
     for router in (
         daemon_router(control, ready, request_shutdown, shutdown_budget_s),
         servers_router(control),

@@ -25,6 +25,7 @@ PROBLEMS: Final[Mapping[str, tuple[HTTPStatus, str]]] = MappingProxyType(
     {
         "error": (HTTPStatus.INTERNAL_SERVER_ERROR, "The request failed"),
         "request_invalid": (HTTPStatus.UNPROCESSABLE_ENTITY, "The request is not valid"),
+        "refused_id": (HTTPStatus.UNPROCESSABLE_ENTITY, "The request's id cannot be used"),
         "not_found": (HTTPStatus.NOT_FOUND, "There is nothing at this path"),
         "method_not_allowed": (HTTPStatus.METHOD_NOT_ALLOWED, "The path does not take this method"),
         "unknown_server": (HTTPStatus.NOT_FOUND, "No such server"),

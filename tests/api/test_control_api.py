@@ -350,7 +350,7 @@ async def test_actions_reach_the_daemon_with_what_the_body_says(api: Api) -> Non
         ("start", "git", "a@b"),
         ("stop", "git", None, False, False),
         ("stop", "git", "s", True, True),
-        ("restart", "git", "default"),
+        ("restart", "git", "default", False, False),
         ("stop_instance", LIVING, True, False),
         ("release", LIVING),
     ]
