@@ -31,6 +31,9 @@ def watch(given: Given, *, force: bool, wait: bool) -> int:
     pidfd = _hold_daemon(given.places().control_socket)
     try:
         return _ask_and_watch(given, pidfd, force=force, wait=wait)
+    except KeyboardInterrupt:
+        message = "Interrupted; the daemon goes on stopping."
+        raise Interrupted(message) from None
     finally:
         if pidfd is not None:
             os.close(pidfd)
@@ -80,16 +83,8 @@ def _ask_and_watch(given: Given, pidfd: int | None, *, force: bool, wait: bool) 
     return exits.DONE
 
 
-def _wait_gone(pidfd: int, deadline_s: float) -> bool:
+def _wait_gone(fd: int, deadline_s: float) -> bool:
     """Source: pidfd_open(2): readable once the process has ended, and never another process."""
-    try:
-        return _wait_readable(pidfd, deadline_s)
-    except KeyboardInterrupt:
-        message = "Interrupted; the daemon goes on stopping."
-        raise Interrupted(message) from None
-
-
-def _wait_readable(fd: int, deadline_s: float) -> bool:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     deadline_at = time.monotonic() + deadline_s

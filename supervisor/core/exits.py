@@ -49,6 +49,8 @@ EXIT_OF_CODE = {
     "kernel_refused": REFUSED_BY_OS,
     "daemon_unreachable": UNREACHABLE,
     "internal": OUR_BUG,
+    "already_running": FAILED,
+    "namesake_installed": CONFIGURATION,
     "greeting_refused": FAILED,
     "refused_id": FAILED,
     "problem": FAILED,

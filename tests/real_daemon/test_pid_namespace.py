@@ -176,6 +176,18 @@ def test_a_shutdown_from_outside_waits_for_the_right_process(on_stage: OnStage) 
         assert daemon.wait(GONE_WITHIN_S) == 0
 
 
+def test_a_stop_from_outside_waits_for_the_right_process_too(on_stage: OnStage) -> None:
+    """`mcp-supervisord stop` as well: it is the same daemon, whatever pid it gives itself."""
+    records = {"polite": on_stage.records["polite"]}
+    with running_daemon(records, kind=FirstProcess, wrapper=IN_NAMESPACE) as daemon:
+        daemon.start_server("polite")
+        on_stage["polite"].wait_ready()
+        done = daemon.supervisord("stop")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "1 confirmed, 0 unconfirmed" in done.stdout
+        assert daemon.wait(GONE_WITHIN_S) == 0
+
+
 def test_a_sigterm_stops_the_first_process_too(on_stage: OnStage) -> None:
     """PID 1 gets no signal that it does not handle; `docker stop` sends this one."""
     records = {"deaf": on_stage.records["deaf"]}

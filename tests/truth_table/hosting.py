@@ -52,8 +52,10 @@ class Host:
         """The pid of a process of the host as this test sees it; 0 when there is none any more."""
         if not self.namespaced:
             return pid
+        namespace = _namespace(self._process.pid, "pid_for_children")
         numbers = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
-        return next((n for n in numbers if pids_of(n)[1:] == [pid]), 0)
+        here = (n for n in numbers if pids_of(n)[1:] == [pid])
+        return next((n for n in here if _namespace(n, "pid") == namespace), 0)
 
     def close(self) -> None:
         """End the host by the end of its stdin; wait for it."""
@@ -154,6 +156,13 @@ def kill(pid: int) -> None:
         kill_pinned(pidfd)
     finally:
         os.close(pidfd)
+
+
+def _namespace(pid: int, kind: str) -> str:
+    try:
+        return str(Path(f"/proc/{pid}/ns/{kind}").readlink())
+    except OSError:
+        return ""
 
 
 def pids_of(pid: int) -> list[int]:

@@ -74,8 +74,8 @@ class Cell:
         report: dict[str, Any] = self.host.ask(stop=self.family["instance"], **options)["report"]
         alive = self.truth.alive()
         named = {row["pid"] for row in (*report["survivors"], *report["unattributed"])}
-        assert report["outcome"] == ("unconfirmed" if alive else "confirmed"), (report, alive)
-        assert {self.inside(process.pid) for process in alive} <= named, (report, alive)
+        assert report["outcome"] == ("unconfirmed" if alive else "confirmed"), explain(report)
+        assert {self.inside(process.pid) for process in alive} <= named, explain(report)
         assert report["elapsed_s"] <= report["deadline_s"] + LATE_S
         return report
 
@@ -94,6 +94,13 @@ class Cell:
             hang.close()
 
 
+def explain(report: dict[str, Any]) -> str:
+    """What a failing cell has to tell, which is too long for an assertion's own words."""
+    shown = ("reason", "elapsed_s", "missing", "survivors", "unattributed", "failed_signals")
+    facts = [f"{f['name']} {f['state']} {f['at_s']} {f['evidence']}" for f in report["facts"]]
+    return "\n".join([*(f"{name}: {report[name]}" for name in shown), *facts])
+
+
 def check(host: Host, truth: GroundTruth, tmp_path: Path, name: str, fault: str) -> dict[str, Any]:
     """Run one cell; return its report."""
     missing = why_not(name)
@@ -104,7 +111,7 @@ def check(host: Host, truth: GroundTruth, tmp_path: Path, name: str, fault: str)
         try:
             cell.break_helpers(fault)
             report = cell.stop()
-            assert report["outcome"] == "confirmed", report
+            assert report["outcome"] == "confirmed", explain(report)
             assert cell.helpers_left() == []
         finally:
             cell.close()
