@@ -6,6 +6,7 @@ from supervisor.core.ids import InstanceId, ServerName, SessionKey
 from supervisor.core.report import CleanupReport, Outcome
 from supervisor.core.views import (
     InstanceView,
+    ReloadAnswer,
     RestartAnswer,
     ServerView,
     StartAnswer,
@@ -95,6 +96,13 @@ class Control(Protocol):
 
         Raises:
             SupervisorError: as `start`.
+        """
+
+    async def reload(self) -> ReloadAnswer:
+        """Read the configuration again and move only what has changed.
+
+        Raises:
+            ConfigError: the files are wrong; the running configuration stays as it is.
         """
 
     async def release(self, instance: InstanceId) -> CleanupReport:

@@ -39,6 +39,7 @@ PROBLEMS: Final[Mapping[str, tuple[HTTPStatus, str]]] = MappingProxyType(
         "shutting_down": (HTTPStatus.SERVICE_UNAVAILABLE, "The daemon is shutting down"),
         "daemon_unreachable": (HTTPStatus.SERVICE_UNAVAILABLE, "The daemon does not answer"),
         "server_fault": (HTTPStatus.BAD_GATEWAY, "The server failed"),
+        "server_backing_off": (HTTPStatus.SERVICE_UNAVAILABLE, "The server cannot stay up"),
         "launch_failed": (HTTPStatus.BAD_GATEWAY, "The server could not be started"),
         "kernel_refused": (HTTPStatus.INTERNAL_SERVER_ERROR, "The operating system refused"),
         "internal": (HTTPStatus.INTERNAL_SERVER_ERROR, "A bug in the daemon"),

@@ -45,6 +45,9 @@ class Server(TypedDict):
     command: str
     instances: list[str]
     error: str | None
+    exits: int
+    last_exit: "Exit | None"
+    next_start_in_s: float | None
 
 
 class Daemon(TypedDict):

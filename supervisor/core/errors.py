@@ -208,3 +208,17 @@ _REFUSED_ID = {
     "repeated": "it has more than one id; send one",
     "broken": "it is no valid JSON",
 }
+
+
+class ServerBackingOffError(ServerFault):
+    """The server ended by itself a moment ago, again and again; it is not started until later."""
+
+    code = "server_backing_off"
+
+    def __init__(self, server: str, next_start_in_s: float, why: str) -> None:
+        self.server = server
+        self.next_start_in_s = next_start_in_s
+        super().__init__(
+            f"Server {server!r} is not started before {next_start_in_s:.1f} s have passed, since "
+            f"it could not stay up: {why} `mcpctl start {server}` tries at once."
+        )

@@ -53,6 +53,7 @@ EXIT_OF_CODE = {
     "namesake_installed": CONFIGURATION,
     "greeting_refused": FAILED,
     "refused_id": FAILED,
+    "server_backing_off": FAILED,
     "problem": FAILED,
 }
 """Every code of `core/errors.py`, `client/errors.py` and the API; a test misses none of them."""

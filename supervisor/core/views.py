@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from supervisor.core.report import CleanupReport, Outcome
+from supervisor.core.report import CleanupReport, ExitStatus, Outcome
 
 InstanceState = Literal["starting", "alive", "stopping", "unconfirmed"]
 """`alive` means that the process exists; whether it answers is not known at this layer."""
 
-ServerState = Literal["idle", "starting", "alive", "stopping", "failed", "unconfirmed", "disabled"]
+ServerState = Literal[
+    "idle", "starting", "alive", "stopping", "backoff", "failed", "unconfirmed", "disabled"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,11 @@ class InstanceView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerView:
-    """One configured server; `error` is the sentence of its last failed start or its bad record."""
+    """One configured server; `error` is the sentence of its last failed start or its bad record.
+
+    `exits` counts the ends that nobody had asked for, `next_start_in_s` the seconds until it is
+    started again (None: it is not).
+    """
 
     name: str
     state: ServerState
@@ -51,6 +57,9 @@ class ServerView:
     command: str
     instances: tuple[str, ...]
     error: str | None
+    exits: int = 0
+    last_exit: ExitStatus | None = None
+    next_start_in_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,3 +140,16 @@ class RestartAnswer:
     outcome: Outcome | Literal["nothing_running"]
     reports: tuple[CleanupReport, ...]
     instance: InstanceView | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadAnswer:
+    """What a reload has moved: each server is in one group; the reports of what was stopped."""
+
+    unchanged: tuple[str, ...]
+    changed: tuple[str, ...]
+    retuned: tuple[str, ...]
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    warnings: tuple[str, ...]
+    reports: tuple[CleanupReport, ...]

@@ -5,6 +5,7 @@ answers, then the closing summary, the event streams, the API, the sockets. A se
 SIGINT forces; it does not skip anything.
 """
 
+import contextlib
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,8 +17,10 @@ import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
 from supervisor.api.app import create_app
+from supervisor.api.metrics_listener import MetricsServer, bind_loopback
 from supervisor.api.server import ApiServer
 from supervisor.config.models import Configuration
+from supervisor.core.errors import ConfigError
 from supervisor.core.exits import DONE, OUR_BUG, UNCONFIRMED
 from supervisor.core.launch import DEFAULT_DEADLINE_S
 from supervisor.core.places import Places
@@ -122,8 +125,11 @@ class _Run:
                 lambda: self._ready,
                 request_shutdown=self.request_stop,
                 shutdown_budget_s=self._budget_s,
+                metrics=manager.metrics_text,
+                logs=manager.logs,
             )
         )
+        self._metrics = MetricsServer(manager.metrics_text)
 
     async def until_stopped(
         self,
@@ -137,6 +143,10 @@ class _Run:
             await self._serve_clients(tasks, clients)
             tasks.start_soon(self._guarded, "sockets", lambda: self._watch_sockets(tasks))
             tasks.start_soon(self._guarded, "watchdog", _feed_watchdog)
+            if self._setting.configuration.settings.metrics_listen is not None:
+                listener = bind_loopback(self._setting.configuration.settings.metrics_listen)
+                serve = self._metrics.run_until_stopped
+                tasks.start_soon(self._guarded, "metrics", lambda: serve(listener))
             self._become_ready()
             await self._stop_asked.wait()
             code = await self._stop()
@@ -173,6 +183,9 @@ class _Run:
             unconfirmed=summary.unconfirmed,
         )
         self._events.close()  # first: a follower must not hold the API's own stop
+        if self._manager.logs is not None:
+            self._manager.logs.end_follows()
+        self._metrics.stop()
         self._api.stop()
         await self._api_ended.wait()
         if self._failed:
@@ -183,14 +196,22 @@ class _Run:
         await self._force_asked.wait()
         self._manager.force_stops()
 
+    async def _reload(self) -> None:
+        with contextlib.suppress(ConfigError):  # it is an event, and nothing has changed
+            await self._manager.reload()
+
     async def _heed(self, signals: AsyncIterator[signal.Signals]) -> None:
+        async with anyio.create_task_group() as reloads:
+            await self._heed_each(signals, reloads)
+
+    async def _heed_each(self, signals: AsyncIterator[signal.Signals], reloads: TaskGroup) -> None:
         async for number in signals:
             match number:
                 case signal.SIGTERM | signal.SIGINT:
                     again = self._stop_asked.is_set()
                     self.request_stop(force=again, caller=number.name)
                 case signal.SIGHUP:
-                    self._events.record("reload_unavailable", level="warning", caller="SIGHUP")
+                    reloads.start_soon(self._reload)
                 case signal.SIGUSR1:
                     _log.info("state_dumped", status=asdict(self._manager.status()))
                 case signal.SIGCHLD:

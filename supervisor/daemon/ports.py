@@ -10,6 +10,7 @@ from supervisor.config.models import Configuration
 from supervisor.core.places import Places
 from supervisor.core.report import Reason
 from supervisor.telemetry.events import EventLog
+from supervisor.telemetry.server_logs import ServerLogs
 
 
 class StopSummary(Protocol):
@@ -25,7 +26,16 @@ class StopSummary(Protocol):
 
 
 class Manager(Control, Protocol):
-    """Owns all instances, from `open_manager` until it is closed."""
+    """Owns all instances, from `open_manager` until it is closed.
+
+    Attributes:
+        logs: what servers write on stderr; None where nothing is kept.
+    """
+
+    logs: ServerLogs | None
+
+    async def metrics_text(self) -> bytes:
+        """What Prometheus reads."""
 
     async def stop_all(self, reason: Reason, *, budget_s: float) -> StopSummary:
         """Stop every instance in parallel; answers within `budget_s` seconds."""

@@ -6,48 +6,57 @@ other, but for the turns that bound cold starts.
 """
 
 import contextlib
+import importlib.metadata
 import socket
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import anyio
+from anyio.abc import TaskGroup
 
 from supervisor.config.models import Configuration, Server
 from supervisor.core.errors import (
-    CleanupUnconfirmedError,
-    LaunchFailedError,
     NotQuarantinedError,
-    ServerDisabledError,
-    ServerRecordError,
-    ShuttingDownError,
-    TooManyInstancesError,
     UnknownInstanceError,
     UnknownServerError,
 )
 from supervisor.core.ids import InstanceId, ServerName, SessionKey
-from supervisor.core.launch import LaunchSpec
 from supervisor.core.places import Places
 from supervisor.core.report import CleanupReport, Outcome, Reason
 from supervisor.core.shutdown_events import Stage
 from supervisor.core.views import (
     InstanceView,
+    ReloadAnswer,
     RestartAnswer,
     ServerView,
     StartAnswer,
     StatusView,
     StopAnswer,
 )
+from supervisor.linux.sampling import Sampler
 from supervisor.manager import clients, snapshots
 from supervisor.manager.archive import Archive
+from supervisor.manager.measuring import metrics_text
+from supervisor.manager.reloading import Reloader
+from supervisor.manager.restarts import Restarts
+from supervisor.manager.starts import Starts
 from supervisor.process.custody import Custody, Held
 from supervisor.process.instance import Instance
 from supervisor.process.sweep import Swept
 from supervisor.telemetry.events import EventLog
+from supervisor.telemetry.metrics import Metrics
+from supervisor.telemetry.server_logs import ServerLogs
 
 LAST_WORD_PATIENCE_S: Final = 0.1
 """How much longer than the budget the daemon waits for verdicts that are due at its end."""
+
+
+UNASKED: Final[frozenset[Reason]] = frozenset(
+    {"crash", "output_closed", "relay_lost", "anchor_lost"}
+)
+"""Reasons of ends that nobody had asked for: they are errors, and may be followed by a restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +77,32 @@ class Manager:
     """
 
     def __init__(
-        self, configuration: Configuration, places: Places, events: EventLog, custody: Custody
+        self,
+        configuration: Configuration,
+        places: Places,
+        events: EventLog,
+        custody: Custody,
+        tasks: TaskGroup,
+        logs: ServerLogs | None = None,
     ) -> None:
-        self.configuration: Final = configuration
+        self.configuration = configuration
         self.custody: Final = custody
+        self.logs = logs
         self.errors: Final[dict[ServerName, str]] = {}
         self.failed: Final[set[ServerName]] = set()
         self.clients: Final[dict[InstanceId, int]] = defaultdict(int)
         self.events: Final = events
-        self._daemon: Final = snapshots.Daemon(configuration, places, events.run)
+        self.metrics: Final = Metrics(
+            configuration.servers, version=importlib.metadata.version("mcp-supervisord")
+        )
+        self._sampler: Final = Sampler()
+        self.restarts: Final = Restarts(self, tasks)
+        self._reloader: Final = Reloader(self, places.config_file)
+        self._daemon: Final = snapshots.Daemon(places, events.run)
         self._archive: Final = Archive()
-        self._turns: Final = anyio.CapacityLimiter(configuration.settings.start_concurrency)
+        self._starts: Final = Starts(self, configuration.settings.start_concurrency)
         self._keys: Final[dict[tuple[SessionKey, ServerName], anyio.Lock]] = {}
-        self._starting = 0
-        self._swept = anyio.Event()
-        self._stopping = False
+        self.stopping = False
         custody.on_verdict = self._judged
 
     # What is
@@ -90,12 +110,13 @@ class Manager:
     def status(self) -> StatusView:
         """The daemon and all that it holds, as it is now."""
         return self._daemon.status(
+            configuration=self.configuration,
             servers=self.servers(),
             instances=self.instances(),
-            stopping=self._stopping,
+            stopping=self.stopping,
             fork_server_pid=self.custody.fork_server_pid,
-            starting=self._turns.borrowed_tokens,
-            waiting=self._turns.statistics().tasks_waiting,
+            starting=self._starts.turns.borrowed_tokens,
+            waiting=self._starts.turns.statistics().tasks_waiting,
         )
 
     def servers(self) -> tuple[ServerView, ...]:
@@ -109,13 +130,14 @@ class Manager:
             UnknownServerError: there is no such server.
         """
         record = self.record(name)
-        held = [h.instance for h in self._held(name)]
+        instances = [held.instance for held in self.held(name)]
+        pace = self.restarts.pace(name) or snapshots.Pace()
         failed = name in self.failed
-        return snapshots.server(record, held, self.errors.get(name), failed=failed)
+        return snapshots.server(record, instances, self.errors.get(name), pace, failed=failed)
 
     def instances(self, *, quarantined: bool | None = None) -> tuple[InstanceView, ...]:
         """The families that are not confirmed gone, sorted by server and id."""
-        views = (snapshots.instance(held, self.clients[held.instance.id]) for held in self._held())
+        views = (snapshots.instance(held, self.clients[held.instance.id]) for held in self.held())
         return tuple(v for v in views if quarantined is None or v.quarantined == quarantined)
 
     def instance(self, instance: InstanceId) -> InstanceView:
@@ -153,8 +175,14 @@ class Manager:
         Raises:
             SupervisorError: it cannot be started; every subclass says why.
         """
+        self.record(name)
+        self.forget_failures(name)  # a start by hand tries at once
+        return await self.start_again(name, session)
+
+    async def start_again(self, name: ServerName, session: SessionKey) -> StartAnswer:
+        """The same for a restart that was due, which keeps count."""
         async with self._key(session, name):
-            for held in self._held(name, session):
+            for held in self.held(name, session):
                 if not held.instance.stopping and not held.instance.quarantined:
                     return StartAnswer(instance=self.instance(held.instance.id), started=False)
             held = await self.spawn(self.record(name), session)
@@ -164,74 +192,8 @@ class Manager:
     async def spawn(
         self, record: Server, session: SessionKey | None, cwd: str | None = None
     ) -> Held:
-        """Start a new instance: of a session, or a private one (None).
-
-        Args:
-            record: the configured server.
-            session: whose instance it is to be; work on that key is the caller's to serialise.
-            cwd: directory of a client, used where the record names none.
-
-        Raises:
-            SupervisorError: it cannot be started; every subclass says why.
-        """
-        await self._swept.wait()
-        if session is not None:
-            await self._make_way(record.name, session)
-        launch = self._startable(record)
-        if cwd is not None and not record.cwd_given:
-            launch = replace(launch, cwd=cwd)
-        self._starting += 1
-        try:
-            async with self._turns:
-                if self._stopping:
-                    raise ShuttingDownError
-                held = await self.custody.spawn(launch, record.name, session)
-        except LaunchFailedError as error:
-            self.errors[record.name] = str(error)
-            self.failed.add(record.name)
-            self.events.record(
-                "start_failed",
-                level="warning",
-                server=record.name,
-                session=session,
-                step=error.step,
-                errno=error.errno,
-                reason=str(error),
-            )
-            raise
-        finally:
-            self._starting -= 1
-        self.errors.pop(record.name, None)
-        self.failed.discard(record.name)
-        server = held.family.server
-        self.events.record(
-            "instance_started",
-            server=record.name,
-            instance=held.instance.id,
-            session=session,
-            pid=None if server is None else server.pid,
-        )
-        return held
-
-    def _startable(self, record: Server) -> LaunchSpec:
-        if self._stopping:
-            raise ShuttingDownError
-        if not record.enabled:
-            raise ServerDisabledError(record.name)
-        if record.launch is None:
-            raise ServerRecordError(record.name, *record.problems)
-        limit = self.configuration.settings.max_instances
-        if len(self.custody.held) + self._starting >= limit:
-            raise TooManyInstancesError(record.name, limit)
-        return record.launch
-
-    async def _make_way(self, name: ServerName, session: SessionKey) -> None:
-        """Wait for a stop under way; refuse while its cleanup is unconfirmed."""
-        for held in self._held(name, session):
-            report = await held.instance.wait_settled()
-            if report.outcome == "unconfirmed" and not report.released:
-                alive = tuple(f"{s.pid} ({s.command})" for s in report.survivors)
-                raise CleanupUnconfirmedError(name, held.instance.id, alive)
+        """Start a new instance: of a session, or a private one; see `Starts.spawn`."""
+        return await self._starts.spawn(record, session, cwd)
 
     # Stop
 
@@ -244,8 +206,13 @@ class Manager:
             UnknownServerError: there is no such server.
         """
         self.record(name)
-        held = self._held(name, session)
+        self.restarts.cancel_all(name, session)
+        held = self.held(name, session)
         return await self._stop(held, "stop", force=force, verify=verify)
+
+    async def stop_held(self, held: Iterable[Held], reason: Reason) -> StopAnswer:
+        """Stop these instances in parallel; answers when all are decided."""
+        return await self._stop(held, reason, force=False, verify=False)
 
     async def stop_instance(self, instance: InstanceId, *, force: bool, verify: bool) -> StopAnswer:
         """Stop one instance; answers when decided.
@@ -264,31 +231,32 @@ class Manager:
             SupervisorError: the new one cannot be started.
         """
         self.record(name)
-        held = self._held(name, session)
+        held = self.held(name, session)
         stopped = await self._stop(held, "restart", force=force, verify=verify)
         if stopped.outcome == "unconfirmed":
             return RestartAnswer(outcome="unconfirmed", reports=stopped.reports, instance=None)
         started = await self.start(name, session)
+        self.metrics.restarted(name)
         return RestartAnswer(
             outcome=stopped.outcome, reports=stopped.reports, instance=started.instance
         )
 
     async def stop_all(self, reason: Reason, *, budget_s: float) -> StopSummary:
         """Stop every instance in parallel; answers within `budget_s` seconds."""
-        self._stopping = True
+        self.stopping = True
         budget_at = anyio.current_time() + budget_s
-        asked = self._held()
+        asked = self.held()
         for held in asked:
             held.instance.request_stop(reason, budget_at=budget_at)
         with anyio.move_on_at(budget_at + LAST_WORD_PATIENCE_S):
             for held in asked:
                 await held.instance.wait_settled()
-        unconfirmed = len(self._held())
+        unconfirmed = len(self.held())
         return StopSummary(confirmed=len(asked) - unconfirmed, unconfirmed=unconfirmed)
 
     def force_stops(self) -> None:
         """Hurry every stop that is under way: SIGKILL is due now."""
-        for held in self._held():
+        for held in self.held():
             if held.instance.stopping:
                 held.instance.request_stop(held.instance.state.reason, force=True)
 
@@ -324,6 +292,7 @@ class Manager:
             raise NotQuarantinedError(instance)
         report = self.custody.release(instance)
         self._archive.keep(report)
+        self.metrics.stopped(report)
         self.events.record(
             "instance_released",
             level="warning",
@@ -332,6 +301,32 @@ class Manager:
             survivors=[survivor.pid for survivor in report.survivors],
         )
         return report
+
+    # Configuration and metrics
+
+    async def reload(self) -> ReloadAnswer:
+        """Read the configuration again and move only what has changed.
+
+        Raises:
+            ConfigError: the files are wrong; the running configuration stays as it is.
+        """
+        return await self._reloader.reload()
+
+    def take_configuration(self, fresh: Configuration) -> None:
+        """What is started from now on follows `fresh`."""
+        self.configuration = fresh
+        self._starts.turns.total_tokens = fresh.settings.start_concurrency
+        self.metrics.know_servers(fresh.servers)
+
+    def forget_failures(self, name: ServerName) -> None:
+        """Its configuration has changed, or somebody starts it by hand: begin at zero."""
+        self.restarts.forget(name)
+        self.failed.discard(name)
+        self.errors.pop(name, None)
+
+    async def metrics_text(self) -> bytes:
+        """What Prometheus reads."""
+        return await metrics_text(self, self._sampler)
 
     # What happened
 
@@ -347,6 +342,7 @@ class Manager:
         """Keep what the sweep of an earlier run found; starts may begin."""
         for found in swept:
             self._archive.keep(found.report)
+            self.metrics.swept(found.report)
             self.events.record(
                 "instance_swept",
                 level="info" if found.report.outcome == "confirmed" else "warning",
@@ -356,7 +352,7 @@ class Manager:
                 missing=list(found.report.missing),
                 ended=[leftover.pid for leftover in found.report.leftovers_ended],
             )
-        self._swept.set()
+        self._starts.swept.set()
 
     def _judged(self, instance: Instance) -> None:
         report = instance.report
@@ -364,10 +360,15 @@ class Manager:
             return
         amended = report.amended_at_utc is not None
         self._archive.keep(report)
-        if instance.state.stage is Stage.CONFIRMED:
+        self.metrics.stopped(report)
+        confirmed = instance.state.stage is Stage.CONFIRMED
+        if confirmed:
             self.clients.pop(instance.id, None)
-        if report.reason in {"crash", "output_closed", "relay_lost", "anchor_lost"}:
+        if report.reason in UNASKED:
             self.errors[instance.server] = snapshots.death_sentence(report)
+            if confirmed and not self.stopping:
+                uptime_s = instance.requested_at - instance.started_at
+                self.restarts.ended((instance.session, instance.server), report, uptime_s)
         name = "cleanup_amended" if amended else f"cleanup_{report.outcome}"
         self.events.record(
             name,
@@ -391,9 +392,8 @@ class Manager:
             raise UnknownServerError(name, tuple(sorted(self.configuration.servers)))
         return found
 
-    def _held(
-        self, name: ServerName | None = None, session: SessionKey | None = None
-    ) -> list[Held]:
+    def held(self, name: ServerName | None = None, session: SessionKey | None = None) -> list[Held]:
+        """Every instance that is not confirmed gone, or those of a server or a session; sorted."""
         found = [
             held
             for held in self.custody.held.values()

@@ -14,6 +14,7 @@ from supervisor.process.plumbing import Inheritance
 from supervisor.process.records import Records
 from supervisor.process.sweep import sweep
 from supervisor.telemetry.events import EventLog
+from supervisor.telemetry.server_logs import ServerLogs
 
 
 @asynccontextmanager
@@ -39,9 +40,11 @@ async def open_manager(
     """
     ensure_private_dir(places.instances_dir)
     records = Records(places.instances_dir)
-    custody = Custody(records, Inheritance(original_nofile, original_umask))
-    async with custody.open(), anyio.create_task_group() as tasks:
-        manager = Manager(configuration, places, events, custody)
+    inheritance = Inheritance(original_nofile, original_umask)
+    logs = ServerLogs(f"{places.state_dir}/logs")
+    custody = Custody(records, inheritance, logs=logs)
+    async with logs.running(), custody.open(), anyio.create_task_group() as tasks:
+        manager = Manager(configuration, places, events, custody, tasks, logs)
 
         async def sweep_then_start() -> None:
             manager.take_swept(await sweep(records))

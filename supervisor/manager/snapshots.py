@@ -3,13 +3,14 @@
 import importlib.metadata
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import anyio
 
 from supervisor.config.models import Configuration, Server
 from supervisor.core.places import Places
-from supervisor.core.report import CleanupReport
+from supervisor.core.report import CleanupReport, ExitStatus
 from supervisor.core.shutdown_events import Stage
 from supervisor.core.views import (
     DaemonView,
@@ -35,17 +36,17 @@ _RANK: Final[tuple[InstanceState, ...]] = ("unconfirmed", "stopping", "starting"
 class Daemon:
     """What a status says of the daemon itself."""
 
-    def __init__(self, configuration: Configuration, places: Places, run: str) -> None:
-        self._configuration = configuration
+    def __init__(self, places: Places, run: str) -> None:
         self._places = places
         self._run = run
         self._started_at_utc = utc_now()
         self._started_at = anyio.current_time()
         self._version = importlib.metadata.version("mcp-supervisord")
 
-    def status(
+    def status(  # noqa: PLR0913 - the parts of a status
         self,
         *,
+        configuration: Configuration,
         servers: tuple[ServerView, ...],
         instances: tuple[InstanceView, ...],
         stopping: bool,
@@ -55,7 +56,7 @@ class Daemon:
     ) -> StatusView:
         """Put the parts together."""
         limit, opened = descriptors()
-        settings = self._configuration.settings
+        settings = configuration.settings
         return StatusView(
             daemon=DaemonView(
                 pid=os.getpid(),
@@ -64,7 +65,7 @@ class Daemon:
                 started_at_utc=self._started_at_utc,
                 uptime_s=_since(self._started_at),
                 stopping=stopping,
-                config_file=self._configuration.file,
+                config_file=configuration.file,
                 runtime_dir=self._places.runtime_dir,
                 state_dir=self._places.state_dir,
                 fork_server_pid=fork_server_pid,
@@ -106,18 +107,38 @@ def instance(held: Held, clients: int) -> InstanceView:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often a server has ended by itself, how last, and when it is started again."""
+
+    exits: int = 0
+    last_exit: ExitStatus | None = None
+    next_start_in_s: float | None = None
+
+
 def server(
-    record: Server, instances: Sequence[Instance], error: str | None, *, failed: bool
+    record: Server,
+    instances: Sequence[Instance],
+    error: str | None,
+    pace: Pace,
+    *,
+    failed: bool,
 ) -> ServerView:
     """One configured server and what has become of it."""
     problem = " ".join(record.problems) or None
+    state = _server_state(record, instances, failed=failed or bool(problem))
+    if state == "idle" and pace.next_start_in_s is not None:
+        state = "backoff"
     return ServerView(
         name=record.name,
-        state=_server_state(record, instances, failed=failed or bool(problem)),
+        state=state,
         transport=record.transport,
         command=record.command,
         instances=tuple(instance.id for instance in instances),
         error=problem or error,
+        exits=pace.exits,
+        last_exit=pace.last_exit,
+        next_start_in_s=pace.next_start_in_s,
     )
 
 

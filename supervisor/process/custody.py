@@ -6,7 +6,7 @@ confirmed verdict, or when an operator gives it up.
 
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -35,6 +35,7 @@ from supervisor.process.scanning import Scanner
 from supervisor.process.stderr_tail import StderrTail
 from supervisor.relay import message
 from supervisor.telemetry.events import utc_now
+from supervisor.telemetry.server_logs import ServerLogs
 
 SPAWN_PATIENCE_S: Final = 10.0
 """How long from the fork to `hello`: 3 ms as a rule, but an exec may wait for a network disk."""
@@ -58,13 +59,19 @@ class Custody:
     """
 
     def __init__(
-        self, records: Records, inheritance: Inheritance, *, use_fork_server: bool = True
+        self,
+        records: Records,
+        inheritance: Inheritance,
+        *,
+        logs: ServerLogs | None = None,
+        use_fork_server: bool = True,
     ) -> None:
         self.held: Final[dict[InstanceId, Held]] = {}
         self.heirs: Final = Heirs()
         self.on_verdict: Callable[[Instance], None] = lambda _instance: None
         self._records = records
         self._inheritance = inheritance
+        self._logs = logs
         self._scanner = Scanner()
         self._use_fork_server = use_fork_server
         self._fork_server: ForkServer | None = None
@@ -91,6 +98,10 @@ class Custody:
                 held.family.close()
             if self._fork_server is not None:
                 self._dismiss_fork_server(self._fork_server)
+
+    def log_dropped_bytes(self) -> Mapping[ServerName, int]:
+        """What servers wrote on stderr that no log file took, by server."""
+        return {} if self._logs is None else self._logs.dropped_bytes()
 
     @property
     def fork_server_pid(self) -> int | None:
@@ -153,6 +164,9 @@ class Custody:
             text = f"Server {server!r} cannot be started: {error.strerror}."
             raise KernelError(text) from error
         tail = StderrTail(spec.secrets)
+        if self._logs is not None:
+            log = self._logs.open(server, instance_id, spec.secrets)
+            tail.keep_log(log.feed, log.end)
         family = Family(instance_id, plumbing, tail, self.heirs, self._scanner)
         started = _Started()
         hearing = Hearing(family, started.set)

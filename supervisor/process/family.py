@@ -353,6 +353,7 @@ class Family:
 
     def close(self) -> None:
         """Close every descriptor; nothing of the family is left, or an operator gave it up."""
+        self.tail.end()
         self._heirs.forget(self)
         for watch in (*self._watches, self.control):
             watch.pause()

@@ -57,6 +57,7 @@ class Instance:
         self.family: Final = family
         self.started_at_utc: Final = utc_now()
         self.started_at: Final = anyio.current_time()
+        self.requested_at = 0.0
         self.requested_at_utc = ""
         self.settled_at = 0.0
         self.state = Shutdown()
@@ -145,6 +146,7 @@ class Instance:
     def _feed(self, event: e.Event, tasks: TaskGroup) -> None:
         self.state, effects = shutdown.step(self.state, event)
         if self.state.schedule is not None and not self._stopping.is_set():
+            self.requested_at = self.state.schedule.requested_at
             self.requested_at_utc = utc_now()
             self._stopping.set()
         self.family.schedule = self.state.schedule

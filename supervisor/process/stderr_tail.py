@@ -18,6 +18,10 @@ PARTIAL_BYTES: Final = 65536
 """A line longer than this is cut; without newlines memory would grow without bound."""
 
 
+def _nothing() -> None:
+    """There is no log, or it has ended."""
+
+
 class StderrTail:
     """Collects one server's stderr."""
 
@@ -26,6 +30,7 @@ class StderrTail:
         self._lines: deque[str] = deque(maxlen=TAIL_LINES)
         self._partial = b""
         self._followers: list[Callable[[bytes], None]] = []
+        self._end_log: Callable[[], None] = _nothing
 
     def feed(self, data: bytes) -> None:
         """Take what the server wrote."""
@@ -38,11 +43,18 @@ class StderrTail:
         for line in whole[-TAIL_LINES:]:
             self._keep(line)
 
+    def keep_log(self, feed: Callable[[bytes], None], end: Callable[[], None]) -> None:
+        """Hand everything to a log file as well, and say when the end has come."""
+        self.follow(feed)
+        self._end_log = end
+
     def end(self) -> None:
-        """Keep a last line that has no newline."""
+        """Keep a last line that has no newline. May be called twice."""
         if self._partial:
             self._keep(self._partial)
             self._partial = b""
+        self._end_log()
+        self._end_log = _nothing
 
     def lines(self) -> tuple[str, ...]:
         """What is kept, oldest first."""

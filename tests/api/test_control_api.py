@@ -36,6 +36,7 @@ from supervisor.core.views import (
     InstanceView,
     LimitsView,
     QueueView,
+    ReloadAnswer,
     RestartAnswer,
     ServerView,
     StartAnswer,
@@ -164,6 +165,9 @@ class FakeControl(Control):
             command="uvx mcp-server-git",
             instances=(LIVING,),
             error=None,
+            exits=0,
+            last_exit=None,
+            next_start_in_s=None,
         )
 
     @override
@@ -219,6 +223,19 @@ class FakeControl(Control):
     ) -> RestartAnswer:
         self._note("restart", name, session, force, verify)
         return RestartAnswer(outcome="confirmed", reports=(), instance=instance_view())
+
+    @override
+    async def reload(self) -> ReloadAnswer:
+        self._note("reload")
+        return ReloadAnswer(
+            unchanged=("git",),
+            changed=(),
+            retuned=(),
+            added=(),
+            removed=(),
+            warnings=(),
+            reports=(),
+        )
 
     @override
     async def release(self, instance: InstanceId) -> CleanupReport:

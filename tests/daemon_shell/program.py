@@ -31,6 +31,7 @@ from supervisor.core.views import (
     InstanceView,
     LimitsView,
     QueueView,
+    ReloadAnswer,
     RestartAnswer,
     ServerView,
     StartAnswer,
@@ -41,6 +42,10 @@ from supervisor.daemon import detach, run
 from supervisor.daemon.main import main
 from supervisor.daemon.ports import Manager
 from supervisor.telemetry.events import EventLog
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from supervisor.telemetry.server_logs import ServerLogs
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,7 @@ class FakeManager(Manager):
         self._places = places
         self._events = events
         self._forced = anyio.Event()
+        self.logs: ServerLogs | None = None
 
     @override
     def status(self) -> StatusView:
@@ -135,6 +141,17 @@ class FakeManager(Manager):
         self, name: ServerName, session: SessionKey, *, force: bool, verify: bool
     ) -> RestartAnswer:
         raise UnknownServerError(name, self._servers)
+
+    @override
+    async def reload(self) -> ReloadAnswer:
+        self._events.record("fake_reloaded")
+        return ReloadAnswer(
+            unchanged=(), changed=(), retuned=(), added=(), removed=(), warnings=(), reports=()
+        )
+
+    @override
+    async def metrics_text(self) -> bytes:
+        return b""
 
     @override
     async def release(self, instance: InstanceId) -> CleanupReport:

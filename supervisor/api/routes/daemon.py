@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from supervisor.api.bodies import Health, ShutdownAnswer, ShutdownBody
 from supervisor.api.control import Control, RequestShutdown
 from supervisor.api.params import caller_of
-from supervisor.core.views import StatusView
+from supervisor.core.views import ReloadAnswer, StatusView
 
 
 def daemon_router(
@@ -23,6 +23,11 @@ def daemon_router(
     async def status() -> StatusView:
         """The daemon, its servers, sessions, instances, queue and limits."""
         return control.status()
+
+    @router.post("/v1/reload")
+    async def reload() -> ReloadAnswer:
+        """Read the configuration again: all or nothing, and only what has changed moves."""
+        return await control.reload()
 
     @router.post("/v1/shutdown", status_code=202)
     async def shutdown(request: Request, body: ShutdownBody | None = None) -> ShutdownAnswer:
