@@ -84,6 +84,9 @@ RECEIPT: Final[tuple[FactName, ...]] = ("closing_receipt", "descendants_gone")
 ASKED: Final[frozenset[FactName]] = frozenset({"group_gone", "scan_clean"})
 """What is asked for last: an answer before all else is known would prove nothing."""
 
+ASK_AGAIN_S: Final = 0.25
+"""How soon after an answer that found somebody; a scan takes 50 ms of a worker thread."""
+
 STOPPED_BY: Final[Mapping[FactName, Reason]] = MappingProxyType(
     {"server_exited": "crash", "control_closed": "relay_lost"}
 )
@@ -91,7 +94,15 @@ STOPPED_BY: Final[Mapping[FactName, Reason]] = MappingProxyType(
 
 
 Doing = Literal[
-    "nudged", "retired", "pinged", "spared", "taken_over", "relay_killed", "draining", "named"
+    "nudged",
+    "retired",
+    "pinged",
+    "spared",
+    "taken_over",
+    "relay_killed",
+    "draining",
+    "named",
+    "probed_last",
 ]
 """What is done once in a stop; each is in `Shutdown.done` from then on."""
 
@@ -133,6 +144,8 @@ def step(state: Shutdown, event: Event) -> tuple[Shutdown, tuple[Effect, ...]]:
     Returns:
         The new state and the effects to carry out, in order.
     """
+    if state.stage is Stage.CONFIRMED:
+        return state, ()
     match event:
         case StopRequested():
             state, effects = _request(state, event)
@@ -148,7 +161,7 @@ def step(state: Shutdown, event: Event) -> tuple[Shutdown, tuple[Effect, ...]]:
         case TimerFired():
             state, effects = _timer(state, event.at)
         case LastLookDone():
-            state, effects = _judge(state)
+            state, effects = _judge(state, event.at)
         case _:
             assert_never(event)
     return _settle(state, effects, event.at)
@@ -214,12 +227,14 @@ def _timer(state: Shutdown, now: float) -> tuple[Shutdown, tuple[Effect, ...]]:
     state = replace(state, stage=AT_INSTANT[stages.stage_at(schedule, now)])
     if now >= schedule.deadline_at:
         return state, (LastLook(),)
+    if _finds_somebody(state):
+        state = replace(state, asked_probe=False, asked_scan=False)
     effects: list[Effect] = []
     for due_at, doing, act in _duties(state):
         if now >= due_at and doing not in state.done:
             state = state.did(doing, now)
             effects += act
-    if "taken_over" in state.done and not state.relay_lost:
+    if _takes_over(state):
         effects.append(LookAtGroup())
     return state, tuple(effects)
 
@@ -257,7 +272,7 @@ def _duties(state: Shutdown) -> list[tuple[float, Doing, tuple[Effect, ...]]]:
 
 def _group(state: Shutdown, event: GroupSeen) -> tuple[Shutdown, tuple[Effect, ...]]:
     """A helper is deaf: kill the anchor's group once only it is left, then the relay."""
-    if state.stage in JUDGED or state.relay_lost or "relay_killed" in state.done:
+    if state.stage in JUDGED or not _takes_over(state) or "relay_killed" in state.done:
         return state, ()
     if not event.living:
         return state.did("relay_killed", event.at), (KillRelay(),)
@@ -269,9 +284,27 @@ def _group(state: Shutdown, event: GroupSeen) -> tuple[Shutdown, tuple[Effect, .
     return state, (KillGroup(),)
 
 
-def _judge(state: Shutdown) -> tuple[Shutdown, tuple[Effect, ...]]:
-    if state.stage in JUDGED or not state.evidence.missing:
+def _takes_over(state: Shutdown) -> bool:
+    """Whether the group is looked at: only an unreaped anchor pins its number."""
+    pinned = not state.relay_lost and state.evidence.at("closing_receipt") is None
+    return pinned and "taken_over" in state.done
+
+
+def _finds_somebody(state: Shutdown) -> bool:
+    """Whether all that is missing was asked for and contradicted: nothing announces its end."""
+    missing = state.evidence.missing
+    contradicted = any(state.evidence.state(name) == "contradicted" for name in missing)
+    return contradicted and ASKED.issuperset(missing)
+
+
+def _judge(state: Shutdown, now: float) -> tuple[Shutdown, tuple[Effect, ...]]:
+    missing = state.evidence.missing
+    if state.stage in JUDGED or not missing:
         return state, ()
+    if ASKED.issuperset(missing) and "group_gone" in missing and "probed_last" not in state.done:
+        # the probe is a source too, and could not be asked before the others had spoken
+        state = replace(state.did("probed_last", now), asked_probe=True)
+        return state, (ProbeGroup(), LastLook())
     return replace(state, stage=Stage.UNCONFIRMED), (Report(),)
 
 
@@ -311,7 +344,9 @@ def _settle(
 def _not_needed(state: Shutdown, now: float) -> Shutdown:
     """Say which facts this stop does without, and why."""
     evidence = state.evidence
-    if evidence.state("closing_receipt") == "confirmed" and not state.verify:
+    proved = all(evidence.state(name) == "confirmed" for name in RECEIPT)
+    # what the daemon had to drain, a receipt has not proved
+    if proved and "draining" not in state.done and not state.verify:
         evidence = evidence.learn("scan_clean", "not_applicable", now, "the receipt is complete")
     if evidence.has("descendants_gone"):
         if evidence.state("relay_exited") == "not_applicable":
@@ -330,8 +365,10 @@ def _next_instant(state: Shutdown, now: float) -> float:
     coming = [schedule.deadline_at]
     coming += [at for at in (schedule.term_at, schedule.kill_at) if at > now]
     coming += [at for at, doing, _ in _duties(state) if doing not in state.done]
-    if "taken_over" in state.done and not state.relay_lost:
+    if _takes_over(state):
         coming.append(now + LOOK_AGAIN_S)
+    if _finds_somebody(state):
+        coming.append(now + ASK_AGAIN_S)
     return min(coming)
 
 

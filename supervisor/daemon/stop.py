@@ -10,10 +10,12 @@ Source: unix(7) SO_PEERCRED; pidfd_open(2).
 import contextlib
 import json
 import os
+import re
 import select
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from supervisor.client.client import Client, StreamedEvent
@@ -69,13 +71,26 @@ def _hold_listener(path: str) -> tuple[int | None, int]:
         return None, 0
 
 
+def _pids_of(pid: int) -> tuple[int, ...]:
+    """Every pid of a process, one for each pid namespace that it is in, proc(5) NSpid.
+
+    A daemon in a container calls itself by the last of them.
+    """
+    try:
+        status = Path(f"/proc/{pid}/status").read_text("ascii", errors="replace")
+    except OSError:
+        return (pid,)  # it has left meanwhile
+    found = re.search(r"^NSpid:\s*([\d\s]+)$", status, re.MULTILINE)
+    return (pid,) if found is None else tuple(int(number) for number in found[1].split())
+
+
 def _ask_and_wait(path: str, pidfd: int, pid: int, *, force: bool) -> int:
     client = Client(path)
     # the place in the stream is fixed before the request: the closing summary cannot be missed
     stream = client.follow(after=_ANYWHERE)
     next(stream, None)
     answer = client.shutdown(force=force).value
-    if answer["pid"] != pid:
+    if answer["pid"] not in _pids_of(pid):
         _complain(f"Another daemon (pid {answer['pid']}) took the place of {pid}, and was asked.")
         return FAILED
     summary: list[dict[str, int]] = []

@@ -7,6 +7,7 @@ and more: they run in a worker thread and are shared.
 Source: proc(5); psutil 7.2; costs measured with 300 processes.
 """
 
+import contextlib
 import datetime as dt
 import os
 from collections.abc import Iterable, Mapping
@@ -23,6 +24,9 @@ _MARK: Final = INSTANCE_MARK.encode() + b"="
 _CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
 COMMAND_CHARS: Final = 240
 """How much of a command line is worth showing."""
+
+GONE: Final = (FileNotFoundError, ProcessLookupError)
+"""What /proc says of a process that is no more; anything else is no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +47,15 @@ class ProcessStat:
 
 
 def read_stat(pid: int) -> ProcessStat | None:
-    """The process as it is now, or None when it is gone."""
+    """The process as it is now, or None when it is gone.
+
+    Raises:
+        OSError: out of files; that says nothing about the process.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             raw = file.read()
-    except OSError:
+    except GONE:
         return None
     opening, closing = raw.find(b"("), raw.rfind(b")")
     fields = raw[closing + 2 :].split()
@@ -68,7 +76,7 @@ def read_mark(pid: int) -> str | None:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             raw = file.read()
-    except OSError:
+    except (*GONE, PermissionError):
         return None
     for entry in raw.split(b"\0"):
         if entry.startswith(_MARK):
@@ -111,27 +119,30 @@ class Known:
 
     def __init__(self, identity: Identity, *, pin: bool) -> None:
         self.identity = identity
-        self._process = self._find() if pin else None
+        self._process: psutil.Process | None = None
+        if pin:
+            with contextlib.suppress(psutil.Error, OSError):  # then pid and start time decide
+                self._process = self._find()
 
     def running(self) -> bool:
         """Whether psutil finds this very process, and not as a zombie."""
-        process = self._process or self._find()
-        if process is None:
-            return False
         try:
+            process = self._process or self._find()
+            if process is None:
+                return False
             return process.is_running() and process.status() not in {
                 psutil.STATUS_ZOMBIE,
                 psutil.STATUS_DEAD,
             }
         except psutil.NoSuchProcess:
             return False
-        except psutil.AccessDenied:
-            return True
+        except (psutil.AccessDenied, OSError):
+            return True  # nobody could look: that is no proof
 
     def _find(self) -> psutil.Process | None:
         try:
             process = psutil.Process(self.identity.pid)
-        except psutil.Error:
+        except psutil.NoSuchProcess:
             return None
         found = read_stat(self.identity.pid)
         same = found is not None and found.identity == self.identity
@@ -189,7 +200,10 @@ def count_group(pgid: Pgid) -> tuple[int, ...]:
 
 def describe(identity: Identity, why: str) -> Survivor | None:
     """Name a process for a report, or None when it is gone or a zombie."""
-    stat = read_stat(identity.pid)
+    try:
+        stat = read_stat(identity.pid)
+    except OSError:
+        stat = ProcessStat(identity, "?", 0, 0, 0, "?")  # it may well be alive
     if stat is None or stat.identity != identity or not stat.alive:
         return None
     return Survivor(
@@ -207,7 +221,7 @@ def command_line(pid: int, fallback: str) -> str:
     """The command line as one string, or the bracketed name where it cannot be read."""
     try:
         words = psutil.Process(pid).cmdline()
-    except psutil.Error:
+    except (psutil.Error, OSError):
         words = []
     return " ".join(words)[:COMMAND_CHARS] or f"[{fallback}]"
 

@@ -294,7 +294,10 @@ class Family:
         """Count the members of the group that can still run."""
         if self.anchor is None:
             return GroupLook(0, 0)
-        living = count_group(Pgid(self.anchor.pid))
+        try:
+            living = count_group(Pgid(self.anchor.pid))
+        except OSError:
+            return GroupLook(1, 1)  # nobody could look: somebody may still use the grace
         return GroupLook(len(living), len([pid for pid in living if pid != self.anchor.pid]))
 
     def probe_group(self) -> Probe:

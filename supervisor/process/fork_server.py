@@ -95,7 +95,8 @@ class ForkServer:
         except ProcessLookupError:
             return
         try:
-            gate.send(message.ACK.encode())
+            with contextlib.suppress(OSError):  # killed after its word
+                gate.send(message.ACK.encode())
             await anyio.wait_readable(pidfd)
         finally:
             os.close(pidfd)

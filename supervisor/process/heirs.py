@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import structlog
 
 from supervisor.core import stages
 from supervisor.core.attribution import Identity, Orphan, attribute
@@ -30,6 +31,8 @@ from supervisor.linux.signals import signal_child, signal_group
 if TYPE_CHECKING:
     from supervisor.core.report import SignalTarget
     from supervisor.process.family import Family
+
+_log = structlog.get_logger(__name__)
 
 FASTEST_LOOK_S: Final = 0.005
 SLOWEST_LOOK_S: Final = 0.1
@@ -97,8 +100,11 @@ class Heirs:
         self.look()
 
     def forget(self, family: "Family") -> None:
-        """Nothing more is expected of `family`."""
+        """Nothing more is expected of `family`; what is left of it is not another's to end."""
+        left = {o.identity for o in self.inherited(family) if o not in family.unattributed}
         self._drains.pop(family.id, None)
+        for drain in self._drains.values():
+            drain.strangers |= left
         if family.relay_pid is not None:
             self.dismiss(family.relay_pid)
 
@@ -108,7 +114,12 @@ class Heirs:
         Blocks: for a slice of time at most; what it did not get to is next at the next look.
         """
         began_at = anyio.current_time()
-        orphans, complete = self._orphans(began_at + SLICE_S)
+        try:
+            orphans, complete = self._orphans(began_at + SLICE_S)
+        except OSError as error:  # out of files: nothing can be said, so look again
+            _log.warning("children_not_listed", errno=error.errno)
+            self._unfinished = True
+            return
         pinned = {d.family.anchor for d in self._drains.values()}
         if not self.spawning:
             reaped = sum(self._reap(orphan) for orphan in orphans if orphan.identity not in pinned)
@@ -145,7 +156,10 @@ class Heirs:
         drain = self._drains.get(family.id)
         if drain is None:
             return ()
-        orphans, _ = self._orphans(anyio.current_time() + SLICE_S)
+        try:
+            orphans, _ = self._orphans(anyio.current_time() + SLICE_S)
+        except OSError:
+            return ()
         found = attribute(orphans, [family.claim(drain.strangers)])
         owned = (o for o in found.owned[family.id] if not o.zombie)
         return (*owned, *found.unattributed[family.id])

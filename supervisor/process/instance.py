@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, assert_never
 
 import anyio
+import structlog
 from anyio.abc import TaskGroup
 
 from supervisor.core import shutdown, stages
@@ -24,6 +25,8 @@ from supervisor.telemetry.events import utc_now
 
 if TYPE_CHECKING:
     from supervisor.core.attribution import Identity
+
+_log = structlog.get_logger(__name__)
 
 Reporter = Callable[["Instance"], CleanupReport]
 """Writes the report of an instance whose verdict is in."""
@@ -204,7 +207,11 @@ class Instance:
         self.family.tell(message.STOP, requested=requested, term=term, kill=kill, deadline=deadline)
 
     async def _scan(self, judge: bool) -> None:
-        result = await self.family.scan()
+        try:
+            result = await self.family.scan()
+        except OSError as error:  # out of files: nothing was learned, and no other stop may suffer
+            _log.warning("scan_failed", server=self.server, instance=self.id, errno=error.errno)
+            return
         self.found = result.found
         if not judge:
             return

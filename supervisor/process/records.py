@@ -132,9 +132,10 @@ class Records:
                 pair = fields[role]
                 fields[role] = None if pair is None else (int(pair[0]), int(pair[1]))
             record = Record(**fields)
+            ours = is_instance_id(record.instance) and record.version == VERSION
         except (OSError, ValueError, TypeError, KeyError, IndexError):
             return None
-        return record if is_instance_id(record.instance) and record.version == VERSION else None
+        return record if ours else None
 
     def _path(self, instance: InstanceId, suffix: str) -> Path:
         return self._directory / (instance + suffix)

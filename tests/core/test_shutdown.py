@@ -27,6 +27,7 @@ from supervisor.core.shutdown_events import (
     AnchorLost,
     AskForStop,
     CloseStdin,
+    Effect,
     FactSeen,
     LastLook,
     ProbeGroup,
@@ -264,6 +265,46 @@ def test_a_probe_that_finds_somebody_is_not_repeated_for_nothing() -> None:
     assert effects == [ProbeGroup()]
     assert state.evidence.missing == ("group_gone",)
     assert state.stage not in JUDGED
+
+
+@pytest.mark.parametrize(
+    ("answer", "other", "again"),
+    [
+        ("group_gone", "scan_clean", ProbeGroup()),
+        ("scan_clean", "group_gone", Scan(judge=True)),
+    ],
+)
+def test_an_answer_that_found_somebody_is_asked_for_again_before_the_deadline(
+    answer: FactName, other: FactName, again: Effect
+) -> None:
+    """Nothing announces the end of a straggler; it must not cost the verdict and a slot."""
+    state = run(asked(0.0, verify=True), seen(0.1, *BY_THE_RELAY, other), fired(1.0))
+    state = run(seen(1.1, answer, state="contradicted"), state=state)
+
+    at = wake_at(state, fired(1.2))
+    assert at is not None
+    assert 1.2 < at < 2.0
+    assert traced(fired(at), state=state)[1] == [again]
+
+
+def test_the_last_look_asks_the_probe_after_all_others_have_spoken() -> None:
+    """It is one of the sources (design section 5), and proves nothing before the reaping."""
+    state = run(asked(0.0), fired(5.0), seen(5.0, *BY_THE_RELAY))
+
+    state, effects = traced(looked(5.0), state=state)
+    assert effects == [ProbeGroup(), LastLook()]
+    confirmed, good = traced(seen(5.0, "group_gone"), looked(5.0), state=state)
+    contradicted = run(seen(5.0, "group_gone", state="contradicted"), looked(5.0), state=state)
+
+    assert (confirmed.stage, good) == (Stage.CONFIRMED, [Report()])
+    assert contradicted.stage is Stage.UNCONFIRMED
+
+
+def test_a_confirmed_stop_learns_nothing_more() -> None:
+    """Its shell is over; a contradiction of what was not needed would unsay the verdict."""
+    state = run(asked(0.0), seen(0.1, *BY_THE_RELAY, "group_gone"))
+    late = seen(0.2, "scan_clean", state="contradicted")
+    assert run(late, fired(9.0), asked(9.0), state=state) is state
 
 
 def test_an_unconfirmed_stop_is_upgraded_by_later_facts_and_never_before_all_are_there() -> None:

@@ -281,6 +281,30 @@ def test_a_receipt_without_echild_is_no_proof() -> None:
     assert state.stage is Stage.UNCONFIRMED
 
 
+def test_after_a_receipt_that_contradicts_a_scan_has_to_be_clean() -> None:
+    """It is needed where the receipt is missing or contradicted (design section 6)."""
+    state = run(asked(0.0), seen(1.0, *BY_THE_RELAY[: BY_THE_RELAY.index("descendants_gone")]))
+    state = run(seen(1.0, "descendants_gone", state="contradicted"), state=state)
+    state, effects = traced(
+        seen(1.1, *RELAY_GONE),
+        seen(1.2, "descendants_gone"),
+        seen(1.2, "group_gone"),
+        state=state,
+    )
+
+    assert effects == [Drain(), ProbeGroup(), Scan(judge=True)]
+    assert state.evidence.missing == ("scan_clean",)
+
+
+def test_after_the_receipt_the_group_is_neither_looked_at_nor_killed() -> None:
+    """The relay has reaped the anchor: from then on the number may be another group's."""
+    state = run(fired(SILENT_AT), heard(4.51), state=silent_since_sigkill())
+    state = run(seen(4.51, *BY_THE_RELAY[:-2]), state=state)
+
+    _, effects = traced(fired(4.52), group(4.52, living=1, beyond_anchor=1), state=state)
+    assert effects == []
+
+
 def test_a_launch_without_a_relay_needs_its_pipes_only() -> None:
     """Neither fork nor exec gave one: there is no process to prove anything about."""
     nothing = [fact for fact in BY_THE_RELAY if fact not in {*DATA_PIPES, "control_closed"}]

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from typing_extensions import override
@@ -42,7 +43,6 @@ from supervisor.daemon import detach, run
 from supervisor.daemon.main import main
 from supervisor.daemon.ports import Manager
 from supervisor.telemetry.events import EventLog
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from supervisor.telemetry.server_logs import ServerLogs

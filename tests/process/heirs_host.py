@@ -305,6 +305,9 @@ async def signals_while_spawning() -> dict[str, Any]:
     return {"during": during, "after": after, "kept_open": kept, "learned": family.learned}
 
 
+LOOKS = 200
+
+
 async def anchor_dies_last() -> dict[str, Any]:
     """A dead anchor pins its group until all else is gone: it is reaped last."""
     heirs = Heirs()
@@ -313,9 +316,13 @@ async def anchor_dies_last() -> dict[str, Any]:
     heirs.drain(family.as_family)
     spared = sigterm_pending(anchor)
     kill_and_wait(anchor)
-    heirs.look()
+    group = list[str]()
+    for _ in range(LOOKS):  # one look is bounded in time, and may not get to both
+        heirs.look()
+        group = [name for pid, name in family.recorded if pid == anchor.pid]
+        if "SIGTERM" in group:
+            break
     pinned = state(anchor)
-    group = [name for pid, name in family.recorded if pid == anchor.pid]
     kill_and_wait(other)
     settle(heirs)
     return {
@@ -359,6 +366,22 @@ async def forgotten() -> dict[str, Any]:
     return {"signals": [name for _, name in family.recorded], "learned": family.learned}
 
 
+async def given_up_beside_a_drain() -> dict[str, Any]:
+    """One family is given up while another's drain goes on, where no stranger can come."""
+    heirs = Heirs()
+    left = marked(deaf=True)
+    other = start({INSTANCE_MARK: "b" * 16}, deaf=True, orphan=True)
+    family, second = Claimant(A), Claimant(InstanceId("b" * 16))
+    heirs.claim(family.as_family)
+    heirs.drain(second.as_family)
+    heirs.forget(family.as_family)
+    heirs.look()
+    signalled = sigterm_pending(left)
+    kill_and_wait(other)
+    settle(heirs)
+    return {"signalled": signalled, "state": state(left), "learned": second.learned}
+
+
 SCENARIOS: Final[Mapping[str, Callable[[], Awaitable[dict[str, Any]]]]] = {
     scenario.__name__: scenario
     for scenario in (
@@ -374,6 +397,7 @@ SCENARIOS: Final[Mapping[str, Callable[[], Awaitable[dict[str, Any]]]]] = {
         signals_while_spawning,
         killed_at_sigkill,
         forgotten,
+        given_up_beside_a_drain,
     )
 }
 

@@ -280,6 +280,20 @@ async def test_a_gate_that_ends_without_a_word_leaves_the_pid_open() -> None:
             await server._through_gate(ours)
 
 
+async def test_a_process_in_the_middle_that_dies_after_its_word_is_no_failed_spawn(
+    groups: Groups,
+) -> None:
+    """The relay's pid is known and its `hello` comes: nobody may say that there is no relay."""
+    middle = groups.start(["/bin/cat"])
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        theirs.close()
+        assert middle.stdin is not None
+        middle.stdin.close()
+        with anyio.fail_after(WITHIN_S):
+            await ForkServer._release(ours, middle.pid)
+
+
 async def test_a_relay_is_not_told_before_the_process_in_the_middle_is_gone(
     groups: Groups,
 ) -> None:

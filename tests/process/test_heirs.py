@@ -144,3 +144,12 @@ def test_what_is_deaf_to_sigterm_is_killed_when_the_schedule_says_so(heir: Scena
 def test_a_family_that_is_given_up_claims_nothing(heir: Scenario) -> None:
     """`mcpctl release`: its processes are left alone."""
     assert heir("forgotten") == {"signals": ["SIGTERM", "SIGCONT"], "learned": []}
+
+
+def test_what_an_operator_gave_up_is_not_anothers_to_end(heir: Scenario) -> None:
+    """`mcpctl release` leaves its processes alone, whoever else is being drained."""
+    assert heir("given_up_beside_a_drain") == {
+        "signalled": False,
+        "state": "alive",
+        "learned": [DRAINED],
+    }

@@ -111,6 +111,18 @@ async def test_what_the_last_look_finds_counts() -> None:
     assert states["server_exited"] == states["stdout_eof"] == "confirmed"
 
 
+async def test_what_the_last_look_completes_is_confirmed_and_never_unconfirmed_before() -> None:
+    """All was in the kernel at the deadline: no quarantine, no event of one, no amendment."""
+    family = stubborn()
+    async with shell_of(family) as shell:
+        shell.instance.request_stop("stop")
+        await anyio.sleep(4.99)
+        with family.unnoticed():
+            family.exit_server()
+        await shell.instance.wait_settled()
+        assert shell.verdicts == [("confirmed", 5.0)]
+
+
 async def test_all_who_ask_join_one_stop_and_get_the_same_report() -> None:
     """Ten requests close stdin once, tell the relay once, and never move the deadline."""
     reports: list[CleanupReport] = []

@@ -173,6 +173,7 @@ def body(**fields: object) -> str:
         body(version=2),
         body(instance="../../etc/passwd"),
         body(instance=""),
+        body(instance=5),
         body(relay=[1]),
         body(relay=["x", "y"]),
         body(relay=7),

@@ -1,5 +1,7 @@
 """Scans are shared: stops that are judged together cost one pass over /proc."""
 
+import errno
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -143,6 +145,59 @@ async def test_an_asker_that_gave_up_takes_nobody_elses_answer_along(passes: Pas
 
     assert set(results) == {"a", "c"}
     assert [identity.pid for identity, _ in results["c"].found] == [3]
+
+
+async def test_a_family_that_asks_twice_at_once_gets_the_same_answer_twice(
+    passes: Passes,
+) -> None:
+    """A scan for names and one that judges may meet; an empty answer would prove an end."""
+    scanner, results = Scanner(), list[ScanResult]()
+    passes.found = {"a": row(1)}
+
+    async def ask() -> None:
+        results.append(await scanner.scan(wanted("a")))
+
+    async with anyio.create_task_group() as askers:
+        askers.start_soon(ask)
+        askers.start_soon(ask)
+    assert [len(result.found) for result in results] == [1, 1]
+    assert passes.batches == [["a"]]
+
+
+async def test_a_pass_that_fails_is_no_clean_scan_for_those_that_shared_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Out of descriptors: each hears of it, nobody gets "nothing found"."""
+
+    def fail(_families: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("supervisor.process.scanning.scan", fail)
+    scanner, failed = Scanner(), list[str]()
+
+    async def ask(mark: str) -> None:
+        with pytest.raises(OSError, match="Too many open files"):
+            await scanner.scan(wanted(mark))
+        failed.append(mark)
+
+    async with anyio.create_task_group() as askers:
+        for mark in ("a", "b"):
+            askers.start_soon(ask, mark)
+    assert sorted(failed) == ["a", "b"]
+
+
+async def test_an_asker_that_gives_up_before_its_pass_leaves_the_turn_to_others(
+    passes: Passes,
+) -> None:
+    """It had the turn, for all of them."""
+    scanner, results = Scanner(), dict[str, ScanResult]()
+    passes.found = {"b": row(2)}
+    async with anyio.create_task_group() as askers, anyio.create_task_group() as given_up:
+        given_up.start_soon(scan_into, results, scanner, "a")
+        askers.start_soon(scan_into, results, scanner, "b")
+        await turns_until(lambda: scanner._turn.statistics().tasks_waiting == 1)
+        given_up.cancel_scope.cancel()
+    assert len(results["b"].found) == 1
 
 
 @pytest.mark.parametrize(

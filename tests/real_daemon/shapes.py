@@ -66,7 +66,17 @@ FACTS: Final = {
 
 STATUS: Final = {"daemon", "servers", "sessions", "instances", "queue", "limits"}
 
-SERVER: Final = {"name", "state", "transport", "command", "instances", "error"}
+SERVER: Final = {
+    "name",
+    "state",
+    "transport",
+    "command",
+    "instances",
+    "error",
+    "exits",
+    "last_exit",
+    "next_start_in_s",
+}
 
 EVENT: Final = {"id", "name", "at_utc", "server", "instance", "session", "data"}
 

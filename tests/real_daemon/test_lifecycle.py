@@ -30,6 +30,7 @@ def on_stage() -> Iterator[OnStage]:
 def daemon(on_stage: OnStage) -> Iterator[Daemon]:
     """A daemon that the tests share; each stops what it has started."""
     records = {**on_stage.records, "cat": record("cat"), "off": {**record("cat"), "enabled": False}}
+    records["crash"] = {**records["crash"], "restart": "temporary"}  # one crash is one instance
     with running_daemon(records) as running:
         yield running
 
