@@ -6,7 +6,8 @@ from supervisor.cli import shim
 from supervisor.cli.diagnose import doctor
 from supervisor.cli.lifecycle import release, restart, shutdown, start, stop
 from supervisor.cli.options import Given, examples, take_places
-from supervisor.cli.show import events, instances, reports, status
+from supervisor.cli.reloading import reload
+from supervisor.cli.show import events, instances, logs, reports, status
 
 
 @click.group(
@@ -64,7 +65,9 @@ for _command in (
     doctor,
     events,
     instances,
+    logs,
     release,
+    reload,
     reports,
     restart,
     shutdown,

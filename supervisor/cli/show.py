@@ -1,15 +1,23 @@
-"""Commands that only look: status, instances, reports, events."""
+"""Commands that only look: status, instances, reports, events, logs."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import click
 
 from supervisor.cli.ending import exit_text, plain
 from supervisor.cli.options import Given, examples, take_json, take_places
 from supervisor.cli.tables import NONE, span, table
-from supervisor.client.bodies import Event, Instance, Report, Status
+from supervisor.client.bodies import Event, Instance, Report, Server, Status
 from supervisor.core import exits
+from supervisor.core.ids import ServerName
+
+LOG_LINES: Final = 100
+"""What fills a screen or two."""
+
+MOST_LOG_LINES: Final = 10000
+"""The API gives no more of them at a time."""
 
 
 @click.command(
@@ -100,6 +108,44 @@ def events(given: Given, *, follow: bool) -> int:
     return exits.DONE
 
 
+@click.command(
+    short_help="Show what a server writes to stderr (-f: goes on).",
+    help="""Show the last lines that server NAME has written to stderr, of all its instances.
+
+    Each begins with its time and the id of its instance. With -f it goes on until the daemon stops
+    or you press Ctrl-C.
+    """,
+    epilog=examples("mcpctl logs git", "mcpctl logs git -f --lines 10"),
+)
+@click.argument("name")
+@click.option("-f", "--follow", is_flag=True, help="Go on and show lines as they come.")
+@click.option(
+    "--lines",
+    metavar="N",
+    type=click.IntRange(0, MOST_LOG_LINES),
+    default=LOG_LINES,
+    show_default=True,
+    help="How many of the lines that are there.",
+)
+@take_places(hidden=True)
+@click.pass_obj
+def logs(given: Given, name: str, *, follow: bool, lines: int) -> int:
+    """Show the log of one server."""
+    shown = False
+    try:
+        # bytes, so that no locale of ours can refuse what a server has written
+        for piece in given.client().logs(ServerName(name), lines, follow=follow):
+            click.echo(piece, nl=False)
+            shown = True
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED  # the usual end of -f, and nothing to explain
+    if follow:
+        click.echo("mcpctl: The daemon has ended the stream.", err=True)
+    elif not shown and lines:
+        click.echo(f"mcpctl: {plain(name)} has written nothing to stderr yet.", err=True)
+    return exits.DONE
+
+
 def _print(given: Given, text: str, lines: Sequence[str]) -> None:
     click.echo(text if given.as_json else "\n".join(lines))
 
@@ -124,12 +170,24 @@ def _status_lines(status: Status) -> list[str]:
         for server in status["servers"]
     ]
     lines += table(("SERVER", "STATE", "INSTANCES", "COMMAND"), rows)
-    failed = [server for server in status["servers"] if server["error"]]
-    if failed:
-        lines += ["", *(f"{plain(s['name'])}: {plain(s['error'] or '')}" for s in failed)]
+    told = [line for server in status["servers"] for line in _trouble(server)]
+    if told:
+        lines += ["", *told]
     if status["instances"]:
         lines += ["", *_instance_lines(status["instances"])]
     return lines
+
+
+def _trouble(server: Server) -> Iterator[str]:
+    """Why a server does not run, and when it is tried again."""
+    if server["error"]:
+        yield f"{plain(server['name'])}: {plain(server['error'])}"
+    left_s = server.get("next_start_in_s")  # a daemon from before an upgrade has no such key
+    if left_s is not None:
+        many = "once" if server["exits"] == 1 else f"{server['exits']} times"
+        yield (
+            f"{plain(server['name'])}: has ended by itself {many}, starts again in {left_s:.1f} s"
+        )
 
 
 def _instance_lines(found: Sequence[Instance]) -> list[str]:

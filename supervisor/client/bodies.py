@@ -193,6 +193,18 @@ class Restarted(TypedDict):
     instance: Instance | None
 
 
+class Reloaded(TypedDict):
+    """The answer to `POST /v1/reload`."""
+
+    unchanged: list[str]
+    changed: list[str]
+    retuned: list[str]
+    added: list[str]
+    removed: list[str]
+    warnings: list[str]
+    reports: list[Report]
+
+
 class Stopping(TypedDict):
     """The answer to `POST /v1/shutdown`."""
 

@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar, cast
 from supervisor.client.bodies import (
     Events,
     Instances,
+    Reloaded,
     Report,
     Reports,
     Restarted,
@@ -127,6 +128,10 @@ class Client:
         """Give a quarantined instance up; answers its amended report."""
         return self._typed(Report, "POST", f"/v1/instances/{quote(instance)}/release")
 
+    def reload(self, on_wait: OnWait) -> Answered[Reloaded]:
+        """Read the configuration again; answers when all that it moves has been judged."""
+        return self._typed(Reloaded, "POST", "/v1/reload", on_wait=on_wait)
+
     def shutdown(self, *, force: bool = False) -> Answered[Stopping]:
         """Ask the daemon to stop; it answers at once and then goes."""
         return self._typed(Stopping, "POST", "/v1/shutdown", _body(force=force))
@@ -145,6 +150,24 @@ class Client:
                 raise _problem(self.path, answer)
             answer.wait_without_limit()
             yield from _messages(answer)
+
+    def logs(self, name: ServerName, lines: int, *, follow: bool = False) -> Iterator[bytes]:
+        """What a server wrote to stderr: text in UTF-8, in pieces as they come.
+
+        Args:
+            name: the server.
+            lines: how many of its last lines come first.
+            follow: whether it goes on with what is written from then on.
+        """
+        target = f"/v1/servers/{quote(name)}/logs?lines={lines}"
+        if follow:
+            target += "&follow=true"
+        with ask(self.path, "GET", target, patience_s=self._patience_s) as answer:
+            if answer.status >= _OK_BELOW:
+                raise _problem(self.path, answer)
+            if follow:
+                answer.wait_without_limit()
+            yield from answer.pieces()
 
     def _typed(
         self,

@@ -159,8 +159,8 @@ class ServerDisabledError(RequestError):
     def __init__(self, server: str) -> None:
         self.server = server
         super().__init__(
-            f"Server {server!r} is disabled by its record; set enabled to true and restart "
-            "the daemon to use it."
+            f"Server {server!r} is disabled by its record; set enabled to true and type "
+            "`mcpctl reload` to use it."
         )
 
 

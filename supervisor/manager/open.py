@@ -41,7 +41,7 @@ async def open_manager(
     ensure_private_dir(places.instances_dir)
     records = Records(places.instances_dir)
     inheritance = Inheritance(original_nofile, original_umask)
-    logs = ServerLogs(f"{places.state_dir}/logs")
+    logs = ServerLogs(f"{places.state_dir}/logs/servers")
     custody = Custody(records, inheritance, logs=logs)
     async with logs.running(), custody.open(), anyio.create_task_group() as tasks:
         manager = Manager(configuration, places, events, custody, tasks, logs)

@@ -81,15 +81,17 @@ class Reloader:
             if server.launch is not None:
                 add_secrets(server.launch.secrets)
         manager.take_configuration(fresh)
-        moved = (*plan.changed, *plan.retuned, *plan.added, *plan.removed)
-        for name in moved:
+        # a restart that was due is not lost with the failures that it waited for
+        kept = (*plan.changed, *plan.retuned)
+        sessions = {(session, name) for name in kept for session in manager.restarts.due(name)}
+        for name in (*kept, *plan.added, *plan.removed):
             manager.forget_failures(name)
         replaced = [
             held
             for held in manager.held()
             if held.instance.server in {*plan.changed, *plan.removed}
         ]
-        sessions = {
+        sessions |= {
             (held.instance.session, held.instance.server)
             for held in replaced
             if held.instance.session is not None and held.instance.server in plan.changed

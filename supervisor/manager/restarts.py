@@ -51,6 +51,14 @@ class Restarts:
         track.last_exit = report.exit
         self._plan(key, track, abnormal=is_abnormal(report), uptime_s=uptime_s)
 
+    def due(self, name: ServerName) -> set[SessionKey]:
+        """The sessions that wait for this server to be started again."""
+        return {
+            key[0]
+            for key, track in self._tracks.items()
+            if key[1] == name and key[0] is not None and track.waiting is not None
+        }
+
     def cancel(self, key: Key) -> None:
         """Somebody stopped the server: no restart is due any more."""
         track = self._tracks.get(key)

@@ -126,7 +126,10 @@ STATUS: Final = StatusView(
 
 @dataclass
 class Recorded:
-    """What the fake answers to one request; a `hold` is waited for first."""
+    """What the fake answers to one request.
+
+    A `hold` is waited for first, a `hold_end` before the last chunk.
+    """
 
     status: int = 200
     body: str = "{}"
@@ -134,6 +137,7 @@ class Recorded:
     hold: threading.Event | None = None
     chunks: tuple[bytes, ...] | None = None
     cut_off: bool = False
+    hold_end: threading.Event | None = None
 
 
 @dataclass
@@ -218,8 +222,9 @@ def running(runtime_dir: Path) -> Iterator[FakeDaemon]:
         yield fake
     finally:
         for recorded in fake.answers.values():
-            if recorded.hold is not None:
-                recorded.hold.set()
+            for hold in (recorded.hold, recorded.hold_end):
+                if hold is not None:
+                    hold.set()
         server.shutdown()
         server.server_close()
         thread.join()
@@ -292,8 +297,11 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            for chunk in (*recorded.chunks, b""):
+            for chunk in recorded.chunks:
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            if recorded.hold_end is not None:
+                recorded.hold_end.wait(WITHIN_S)
+            self.wfile.write(b"0\r\n\r\n")
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_WR)
         with fake.arrived:

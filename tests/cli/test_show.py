@@ -105,6 +105,14 @@ def test_status_with_nothing_configured_says_so(daemon: FakeDaemon) -> None:
     assert mcpctl(daemon.runtime_dir, "status").out.endswith("\n\nNo server is configured.\n")
 
 
+def test_status_says_when_a_server_that_ended_is_started_again(daemon: FakeDaemon) -> None:
+    """`backoff` alone would leave open whether to wait or to act."""
+    down = replace(STATUS.servers[0], state="backoff", exits=3, next_start_in_s=2.04)
+    daemon.answer("GET", "/v1/status", replace(STATUS, servers=(down,), instances=()))
+    lines = mcpctl(daemon.runtime_dir, "status").out.splitlines()
+    assert lines[-1] == "docs: has ended by itself 3 times, starts again in 2.0 s"
+
+
 def test_json_is_the_answer_unchanged(daemon: FakeDaemon) -> None:
     """Spelling, order and unknown keys of a later daemon survive; one document, one line end."""
     body = '{"later": 1.50,\n "daemon": null}'

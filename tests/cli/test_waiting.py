@@ -141,6 +141,11 @@ def test_a_daemon_that_hangs_is_found_out_while_waiting(daemon: FakeDaemon) -> N
             "Interrupted; the start of 'git' goes on in the daemon (`mcpctl status`).",
         ),
         (("shutdown",), "/v1/shutdown", "Interrupted; the daemon goes on stopping."),
+        (
+            ("reload",),
+            "/v1/reload",
+            "Interrupted; the reload goes on in the daemon (`mcpctl events`).",
+        ),
         (("events", "-f"), "/v1/events?follow=true", None),
     ],
 )

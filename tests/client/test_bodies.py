@@ -19,6 +19,7 @@ PAIRS = {
     bodies.Started: views.StartAnswer,
     bodies.Stopped: views.StopAnswer,
     bodies.Restarted: views.RestartAnswer,
+    bodies.Reloaded: views.ReloadAnswer,
     bodies.Fact: report.Fact,
     bodies.SentSignal: report.SignalRecord,
     bodies.Survivor: report.Survivor,

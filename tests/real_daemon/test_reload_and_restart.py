@@ -171,3 +171,15 @@ def test_metrics_and_logs_tell_of_a_crash(daemon: Daemon) -> None:
     with daemon.request("GET", "/v1/servers/once/logs") as connection:
         lines = connection.getresponse().read().decode().splitlines()
     assert [line.split(" ", 2)[1:] for line in lines] == [[instance, "dying"]]
+
+
+def test_a_reload_does_not_lose_a_restart_that_was_due(daemon: Daemon) -> None:
+    """Somebody mends what crashed and reloads: the mended one starts, and does not wait."""
+    edit(daemon, loop={**record("sh", "-c", "exit 3"), "restart": {**LOOP, "backoffMs": 60000}})
+    daemon.api("POST", "/v1/reload")
+    daemon.start_server("loop")
+    daemon.log.wait_for("restart_scheduled", server="loop")
+    mark = json.loads(daemon.config_file.read_text())["mcpServers"]["cat"]["env"]
+    edit(daemon, loop={**record("cat"), "env": mark})
+    assert daemon.api("POST", "/v1/reload")["changed"] == ["loop"]
+    assert daemon.server("loop")["state"] == "alive"

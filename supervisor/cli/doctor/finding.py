@@ -9,6 +9,8 @@ Check = Literal[
     "configuration",
     "server",
     "launch",
+    "secrets",
+    "deadline",
     "daemon",
     "cleanup",
     "folders",
