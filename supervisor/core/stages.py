@@ -113,3 +113,13 @@ def last_word_at(schedule: Schedule) -> float:
     """When what is left is named, so that the judgement at the deadline has the names."""
     room_s = (schedule.deadline_at - schedule.kill_at) / 2
     return schedule.deadline_at - min(LAST_WORD_S, room_s)
+
+
+def pause_s(schedule: Schedule, now: float) -> float:
+    """Seconds until the relay has something to do that no signal announces: a stage, or a retry."""
+    if now >= schedule.deadline_at:
+        return CUSTODY_RETRY_S
+    if now >= schedule.kill_at:
+        return RETRY_S
+    until = schedule.term_at if now < schedule.term_at else schedule.kill_at
+    return max(0.0, until - now)

@@ -20,12 +20,10 @@ from supervisor.core import stages
 from supervisor.relay import anchor, kernel, message
 from supervisor.relay.launch_order import LaunchOrder, unpack
 from supervisor.relay.mailbox import Mailbox
+from supervisor.relay.signalling import Signalling
 
 MAX_NAMED = 512
 """Processes that are named before a SIGTERM or a verdict; more would be no better to read."""
-
-MAX_SIGNAL_NEWS = 64
-"""Delivered signals to single descendants that are reported; refused ones always are."""
 
 ACK_PATIENCE_S = 1.0
 """How long an unread receipt keeps the relay, beyond the deadline: all is reaped by then."""
@@ -59,8 +57,7 @@ class Relay:
         self.killed = False
         self.last_word_said = False
         self.adopted: set[int] = set()
-        self.signalled: dict[int, int] = {}
-        self.signal_news = 0
+        self.signals = Signalling(mailbox)
 
     # The family
 
@@ -123,7 +120,7 @@ class Relay:
             gone, status = os.waitpid(pid, os.WNOHANG)
             if gone:
                 self.adopted.discard(pid)
-                self.signalled.pop(pid, None)
+                self.signals.strongest.pop(pid, None)
                 if pid == self.server and self.server_status is None:
                     self.on_exit(status)
             elif pid not in self.adopted:
@@ -245,7 +242,7 @@ class Relay:
         now = kernel.monotonic()
         stage = stages.stage_at(self.schedule, now)
         if self.retiring and not self.anchor_dead:
-            return pause_s(self.schedule, now)  # its death is all that is missing
+            return stages.pause_s(self.schedule, now)  # its death is all that is missing
         if stage == stages.TERM:
             self.term()
         elif stage >= stages.KILL:
@@ -253,58 +250,28 @@ class Relay:
         if now >= stages.last_word_at(self.schedule) and not self.last_word_said:
             self.last_word_said = True
             self.name_descendants(message.REMAINING)
-        return pause_s(self.schedule, now)
+        return stages.pause_s(self.schedule, now)
 
     def term(self) -> None:
         """SIGTERM and SIGCONT to the group, then to what escaped from it."""
         if not self.termed:
             self.termed = True
-            self.signal_group(kernel.SIGTERM)
-            self.signal_group(kernel.SIGCONT)
+            self.signals.to_group(self.anchor, kernel.SIGTERM)
+            self.signals.to_group(self.anchor, kernel.SIGCONT)
             try:
                 os.write(
                     self.down, anchor.TERMED
                 )  # the escapees below the anchor are its to signal
             except OSError:
                 pass
-        self.signal_orphans(kernel.SIGTERM)
+        self.signals.to_each(self.others(), kernel.SIGTERM)
 
     def kill(self) -> None:
         """SIGKILL to the group, anchor included: its heirs become ours, and are next."""
         if not self.killed:
             self.killed = True
-            self.signal_group(kernel.SIGKILL)
-        self.signal_orphans(kernel.SIGKILL)
-
-    def signal_group(self, signal: int) -> None:
-        """The anchor is unreaped, so the group id is nobody else's."""
-        errno = kernel.send(os.killpg, self.anchor, signal)
-        self.record("group", self.anchor, signal, errno)
-
-    def signal_orphans(self, signal: int) -> None:
-        """Signal our own children, each once per signal; SIGKILL again and again."""
-        for pid in self.others():
-            again = self.signalled.get(pid, 0) == signal
-            if again and signal == kernel.SIGTERM:
-                continue
-            found = kernel.stat(pid)
-            if found is None or not found.alive:
-                continue
-            errno = kernel.send(os.kill, pid, signal)
-            if signal == kernel.SIGTERM:
-                kernel.send(os.kill, pid, kernel.SIGCONT)
-            if not again:
-                self.signalled[pid] = signal
-                self.record("descendant", pid, signal, errno)
-
-    def record(self, target: str, pid: int, signal: int, errno: int) -> None:
-        """Report a signal; deliveries to single descendants only up to a bound."""
-        if target == "descendant" and errno in {0, kernel.ESRCH}:
-            self.signal_news += 1
-            if self.signal_news > MAX_SIGNAL_NEWS:
-                return
-        at = message.to_ns(kernel.monotonic())
-        self.mailbox.post(message.SIGNAL, target=target, pid=pid, signal=signal, errno=errno, at=at)
+            self.signals.to_group(self.anchor, kernel.SIGKILL)
+        self.signals.to_each(self.others(), kernel.SIGKILL)
 
     def retire(self) -> None:
         """End an anchor that is stopped or stuck although it has nothing left to hold."""
@@ -409,19 +376,6 @@ class Relay:
                 elif not self.mailbox.receive(self.on_message):
                     poll.unregister(self.mailbox.fd)
                     self.on_daemon_gone()
-
-
-def pause_s(schedule: stages.Schedule, now: float) -> float:
-    """Seconds until the next stage; SIGCHLD wakes us for every exit, so this only retries.
-
-    Before the deadline the next instant that matters may be the last word's.
-    """
-    if now >= schedule.deadline_at:
-        return stages.CUSTODY_RETRY_S
-    if now >= schedule.kill_at:
-        return stages.RETRY_S
-    until = schedule.term_at if now < schedule.term_at else schedule.kill_at
-    return max(0.0, until - now)
 
 
 def serve(fds: "list[int]") -> None:

@@ -122,3 +122,22 @@ def test_the_table_brings_in_no_other_module() -> None:
     done = subprocess.run(argv, capture_output=True, check=True)  # noqa: S603 - our own code
     loaded = "['supervisor', 'supervisor.core', 'supervisor.core.stages']"
     assert done.stdout.decode().strip() == loaded
+
+
+@pytest.mark.parametrize(
+    ("now", "pause_s"),
+    [
+        (100.0, 2.0),
+        (101.5, 0.5),
+        (102.0, 2.0),
+        (104.0, stages.RETRY_S),
+        (104.9, stages.RETRY_S),
+        (105.0, stages.CUSTODY_RETRY_S),
+        (900.0, stages.CUSTODY_RETRY_S),
+    ],
+)
+def test_a_relay_sleeps_until_the_next_stage_and_retries_after_sigkill(
+    now: float, pause_s: float
+) -> None:
+    """No polling while the grace lasts; often while SIGKILL is tried; at leisure in custody."""
+    assert stages.pause_s(stages.plan(100.0, 2.0, 4.0, 5.0), now) == pytest.approx(pause_s)
