@@ -5,11 +5,10 @@ the old family is confirmed gone before the new one starts. Different keys do no
 other, but for the turns that bound cold starts.
 """
 
-import contextlib
 import importlib.metadata
 import socket
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,7 +43,6 @@ from supervisor.manager.restarts import Restarts
 from supervisor.manager.starts import Starts
 from supervisor.process.custody import Custody, Held
 from supervisor.process.instance import Instance
-from supervisor.process.sweep import Swept
 from supervisor.telemetry.events import EventLog
 from supervisor.telemetry.metrics import Metrics
 from supervisor.telemetry.server_logs import ServerLogs
@@ -181,7 +179,7 @@ class Manager:
 
     async def start_again(self, name: ServerName, session: SessionKey) -> StartAnswer:
         """The same for a restart that was due, which keeps count."""
-        async with self._key(session, name):
+        async with self._keys.setdefault((session, name), anyio.Lock()):
             for held in self.held(name, session):
                 if not held.instance.stopping and not held.instance.quarantined:
                     return StartAnswer(instance=self.instance(held.instance.id), started=False)
@@ -338,19 +336,19 @@ class Manager:
         """SIGCHLD came: some child of ours has changed its state."""
         self.custody.children_changed()
 
-    def take_swept(self, swept: Iterable[Swept]) -> None:
+    def take_swept(self, swept: Iterable[CleanupReport]) -> None:
         """Keep what the sweep of an earlier run found; starts may begin."""
-        for found in swept:
-            self._archive.keep(found.report)
-            self.metrics.swept(found.report)
+        for report in swept:
+            self._archive.keep(report)
+            self.metrics.swept(report)
             self.events.record(
                 "instance_swept",
-                level="info" if found.report.outcome == "confirmed" else "warning",
-                server=ServerName(found.report.server),
-                instance=InstanceId(found.report.instance),
-                outcome=found.report.outcome,
-                missing=list(found.report.missing),
-                ended=[leftover.pid for leftover in found.report.leftovers_ended],
+                level="info" if report.outcome == "confirmed" else "warning",
+                server=ServerName(report.server),
+                instance=InstanceId(report.instance),
+                outcome=report.outcome,
+                missing=list(report.missing),
+                ended=[leftover.pid for leftover in report.leftovers_ended],
             )
         self._starts.swept.set()
 
@@ -406,8 +404,3 @@ class Manager:
         if held is None:
             raise UnknownInstanceError(instance)
         return held
-
-    @contextlib.asynccontextmanager
-    async def _key(self, session: SessionKey, name: ServerName) -> AsyncIterator[None]:
-        async with self._keys.setdefault((session, name), anyio.Lock()):
-            yield

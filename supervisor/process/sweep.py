@@ -46,30 +46,23 @@ PIPE_ENDS: Final[tuple[FactName, ...]] = (*PIPES, "control_closed")
 PROVED: Final[tuple[FactName, ...]] = ("closing_receipt", "descendants_gone", "group_gone")
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """What became of one record."""
-
-    report: CleanupReport
-
-
-async def sweep(records: Records) -> tuple[Swept, ...]:
+async def sweep(records: Records) -> tuple[CleanupReport, ...]:
     """Sweep every record, all at once; takes as long as the longest deadline at most."""
-    found: list[Swept] = []
+    found: list[CleanupReport] = []
     async with anyio.create_task_group() as tasks:
         for record in records.read_all():
             if record.here:
                 tasks.start_soon(_sweep_one, records, record, found)
             else:
                 records.remove(InstanceId(record.instance))
-    return tuple(sorted(found, key=lambda swept: swept.report.instance))
+    return tuple(sorted(found, key=lambda report: report.instance))
 
 
-async def _sweep_one(records: Records, record: Record, found: list[Swept]) -> None:
+async def _sweep_one(records: Records, record: Record, found: list[CleanupReport]) -> None:
     one = _Sweep(record)
     await one.run()
     receipt = records.receipt(InstanceId(record.instance))
-    found.append(Swept(await one.report(receipt)))
+    found.append(await one.report(receipt))
     records.remove(InstanceId(record.instance))
 
 

@@ -12,7 +12,7 @@ from supervisor.process.sweep import sweep
 async def main() -> None:
     """Sweep once."""
     swept = await sweep(Records(sys.argv[1]))
-    print(json.dumps([found.report.as_json() for found in swept]))
+    print(json.dumps([report.as_json() for report in swept]))
 
 
 anyio.run(main)
