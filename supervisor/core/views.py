@@ -153,3 +153,11 @@ class ReloadAnswer:
     removed: tuple[str, ...]
     warnings: tuple[str, ...]
     reports: tuple[CleanupReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StopSummary:
+    """How the daemon's own stop ended, in instances."""
+
+    confirmed: int
+    unconfirmed: int

@@ -9,7 +9,6 @@ import importlib.metadata
 import socket
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
@@ -33,6 +32,7 @@ from supervisor.core.views import (
     StartAnswer,
     StatusView,
     StopAnswer,
+    StopSummary,
 )
 from supervisor.linux.sampling import Sampler
 from supervisor.manager import clients, snapshots
@@ -55,14 +55,6 @@ UNASKED: Final[frozenset[Reason]] = frozenset(
     {"crash", "output_closed", "relay_lost", "anchor_lost"}
 )
 """Reasons of ends that nobody had asked for: they are errors, and may be followed by a restart."""
-
-
-@dataclass(frozen=True, slots=True)
-class StopSummary:
-    """How the daemon's own stop ended, in instances."""
-
-    confirmed: int
-    unconfirmed: int
 
 
 class Manager:
