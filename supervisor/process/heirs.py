@@ -126,6 +126,7 @@ class Heirs:
             complete = complete and not reaped  # what the dead held has come to us meanwhile
         claims = [d.family.claim(d.strangers) for d in self._drains.values()]
         attributed = attribute(orphans, claims)
+        complete = complete and self._nothing_new(orphans)
         self._remember_strangers(orphans)
         for drain in tuple(self._drains.values()):
             owned = tuple(o for o in attributed.owned[drain.family.id] if not o.zombie)
@@ -143,6 +144,20 @@ class Heirs:
         self._unfinished = not complete
         self._looked_at = anyio.current_time()
         self._look_cost_s = self._looked_at - began_at
+
+    def _nothing_new(self, orphans: tuple[Orphan, ...]) -> bool:
+        """Whether no child has come since the list was read, where that may decide.
+
+        A child may die between the list and the look at it, as a zombie that is not reaped (the
+        anchor, which pins its group): what it held came here after the list.
+        """
+        if not any(drain.active for drain in self._drains.values()):
+            return True
+        listed = {Pid(orphan.identity.pid) for orphan in orphans}
+        try:
+            return reaping.own_children() <= self._expected | listed
+        except OSError:
+            return False
 
     def _finish(self, drain: _Drain, anchor: Orphan | None) -> None:
         """All but a dead anchor is gone: now its group id may be given back."""

@@ -18,12 +18,14 @@ import anyio
 from supervisor.core import stages
 from supervisor.core.attribution import Claim, Identity, Orphan
 from supervisor.core.ids import INSTANCE_MARK, InstanceId, Pid
+from supervisor.linux import reaping
 from supervisor.linux.processes import read_stat
 from supervisor.linux.reaping import Exited, become_subreaper
 from supervisor.process.family import Family
 from supervisor.process.heirs import Heirs
 
 A: Final = InstanceId("a" * 16)
+MARKED: Final = {INSTANCE_MARK: A}
 WITHIN_S: Final = 5.0
 
 SLEEPER: Final = """
@@ -107,12 +109,34 @@ def start(env: Mapping[str, str], *, deaf: bool, orphan: bool) -> Identity:
 
 def marked(*, deaf: bool = False) -> Identity:
     """An orphan that carries the mark of A."""
-    return start({INSTANCE_MARK: A}, deaf=deaf, orphan=True)
+    return start(MARKED, deaf=deaf, orphan=True)
 
 
 def stranger(*, deaf: bool = True) -> Identity:
     """An orphan that nobody can know."""
     return start({}, deaf=deaf, orphan=True)
+
+
+def parent_of_one() -> tuple[Identity, Identity]:
+    """A child of ours that carries the mark of A, and a child of its own that does too."""
+    read, write = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        os.dup2(write, 1)
+        if os.fork() != 0:
+            os.close(1)
+            os.close(write)
+            while True:
+                signal.pause()
+        os.execve(sys.executable, [sys.executable, "-S", "-E", "-c", SLEEPER, "mortal"], MARKED)  # noqa: S606 - our own code
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        child = int(pipe.read())
+    found = read_stat(parent), read_stat(child)
+    if found[0] is None or found[1] is None:
+        message = "a sleeper ended by itself"
+        raise RuntimeError(message)
+    return found[0].identity, found[1].identity
 
 
 def settle(heirs: Heirs) -> None:
@@ -334,6 +358,29 @@ async def anchor_dies_last() -> dict[str, Any]:
     }
 
 
+async def anchor_dies_during_a_look() -> dict[str, Any]:
+    """What an anchor held comes here between the list of children and the look at it."""
+    heirs = Heirs()
+    anchor, child = parent_of_one()
+    family = Claimant(A, anchor=anchor, identities=frozenset({anchor, child}))
+    listed = reaping.own_children
+
+    def list_and_lose_the_anchor() -> set[Pid]:
+        found = listed()
+        if state(anchor) == "alive":
+            kill_and_wait(anchor)
+        return found
+
+    reaping.own_children = list_and_lose_the_anchor
+    heirs.drain(family.as_family)
+    early = list(family.learned)
+    heirs.look()
+    if not early:
+        wait_dead(child)
+    settle(heirs)
+    return {"learned_early": early, "child": state(child), "learned": family.learned}
+
+
 async def killed_at_sigkill() -> dict[str, Any]:
     """What is deaf to SIGTERM is killed when the schedule says so, by the heir's own looks."""
     heirs = Heirs()
@@ -392,6 +439,7 @@ SCENARIOS: Final[Mapping[str, Callable[[], Awaitable[dict[str, Any]]]]] = {
         drained_without_mark,
         another_is_not_drained,
         anchor_dies_last,
+        anchor_dies_during_a_look,
         came_before,
         came_after,
         signals_while_spawning,

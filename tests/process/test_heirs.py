@@ -102,6 +102,17 @@ def test_a_dead_anchor_is_reaped_last(heir: Scenario) -> None:
     }
 
 
+def test_what_comes_between_the_list_of_children_and_the_look_is_not_missed(
+    heir: Scenario,
+) -> None:
+    """A dead anchor is not reaped, so nothing else says that the list is out of date."""
+    assert heir("anchor_dies_during_a_look") == {
+        "learned_early": [],
+        "child": "gone",
+        "learned": [DRAINED],
+    }
+
+
 def test_a_stranger_that_was_here_before_holds_no_drain_open(heir: Scenario) -> None:
     """It cannot be of a family whose relay lived then."""
     assert heir("came_before") == {
