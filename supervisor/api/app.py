@@ -19,8 +19,10 @@ from supervisor.api.routes.logs import logs_router
 from supervisor.api.routes.metrics import CollectMetrics, metrics_router
 from supervisor.api.routes.reports import reports_router
 from supervisor.api.routes.servers import servers_router
+from supervisor.api.routes.sessions import sessions_router, use_router
 from supervisor.core.launch import DEFAULT_DEADLINE_S
 from supervisor.linux.unix_socket import Peer
+from supervisor.manager.runtimes import Runtimes
 from supervisor.telemetry.events import EventLog
 from supervisor.telemetry.server_logs import ServerLogs
 
@@ -42,6 +44,7 @@ def create_app(  # noqa: PLR0913 - what each group of routes needs
     shutdown_budget_s: float = DEFAULT_DEADLINE_S,
     metrics: CollectMetrics | None = None,
     logs: ServerLogs | None = None,
+    runtimes: Runtimes | None = None,
 ) -> FastAPI:
     """The control API as an ASGI application.
 
@@ -53,6 +56,7 @@ def create_app(  # noqa: PLR0913 - what each group of routes needs
         shutdown_budget_s: what `POST /v1/shutdown` tells its caller to expect, in seconds.
         metrics: makes what `/metrics` shows; None is without that path.
         logs: what `/v1/servers/{name}/logs` shows; None is without that path.
+        runtimes: what `/v1/sessions` shows and uses; None is without these paths.
     """
     app = FastAPI(
         title="mcp-supervisord",
@@ -67,6 +71,9 @@ def create_app(  # noqa: PLR0913 - what each group of routes needs
         app.include_router(metrics_router(metrics))
     if logs is not None:
         app.include_router(logs_router(control, logs))  # before servers: a name may hold slashes
+    if runtimes is not None:
+        app.include_router(sessions_router(runtimes))
+        app.include_router(use_router(runtimes))
     for router in (
         daemon_router(control, ready, request_shutdown, shutdown_budget_s),
         servers_router(control),

@@ -3,10 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from supervisor.core.report import CleanupReport
-from supervisor.core.views import InstanceView, ServerView
+from supervisor.core.tool_filter import ToolFilter
+from supervisor.core.views import InstanceView, ServerView, SessionView
 from supervisor.telemetry.events import Event
 
 
@@ -21,6 +22,34 @@ class ActionBody(BaseModel):
     session: str | None = None
     force: bool = False
     verify: bool = False
+
+
+class FilterBody(BaseModel):
+    """Which tools a session sees, with `*` for anything; exclusion wins."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    include: list[str] | None = None
+    exclude: list[str] | None = None
+
+
+class SessionBody(BaseModel):
+    """What `PUT /v1/sessions/{key}` takes; `servers` left out or null means all."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    servers: list[str] | None = None
+    toolFilter: FilterBody | None = None  # noqa: N815 - the API's spelling
+    requester: str | None = Field(None, max_length=256)
+    idleTimeoutMs: float | None = Field(None, ge=0, le=2**31)  # noqa: N815 - likewise
+
+    def filter(self) -> ToolFilter:
+        """The filter as a value."""
+        given = self.toolFilter or FilterBody()
+        return ToolFilter(
+            include=None if given.include is None else tuple(given.include),
+            exclude=tuple(given.exclude or ()),
+        )
 
 
 class ShutdownBody(BaseModel):
@@ -43,6 +72,13 @@ class InstanceList:
     """`GET /v1/instances`, sorted by server and id."""
 
     instances: tuple[InstanceView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionList:
+    """`GET /v1/sessions`, sorted by key."""
+
+    sessions: tuple[SessionView, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,22 +42,51 @@ def group() -> None:
 
 @click.command(
     short_help="What an MCP client runs instead of the server.",
-    help="""Connect standard input and output to a private instance of server NAME.
+    help="""Connect standard input and output to an instance of server NAME.
 
     For the configuration of an MCP client, in place of the server's own command. The daemon starts
     the server, and stops it when the client leaves; the server's stderr comes out here too.
+
+    With --session the server belongs to that session: it stays when the client leaves, serves
+    the next one at once, and is started again if it dies, until nobody has used it for the idle
+    time.
     """,
     epilog=examples(
         "mcpctl connect git",
+        "mcpctl connect git --session work",
         '{"mcpServers": {"git": {"command": "mcpctl", "args": ["connect", "git"]}}}',
     ),
 )
 @click.argument("name")
+@click.option("--session", metavar="KEY", help="Use and keep the instance of this session.")
 @take_places(hidden=True)
 @click.pass_obj
-def connect(given: Given, name: str) -> int:
+def connect(given: Given, name: str, session: str | None) -> int:
     """Run the shim for spellings that it does not read itself, such as `connect -- NAME`."""
-    return shim.run(shim.Given(name, given.options()))
+    return shim.run(shim.Given(name, given.options(), session))
+
+
+@click.command(
+    short_help="Be one MCP server with all servers of a session.",
+    help="""Connect standard input and output to a whole session, as one MCP server.
+
+    Its tools are those of all configured servers, each named SERVER__TOOL. A server is started by
+    its first use, and stays with the session when the client leaves, until nobody has used it for
+    the idle time. `mcpctl tools` shows what there is.
+    """,
+    epilog=examples(
+        "mcpctl serve --session work",
+        '{"mcpServers": {"all": {"command": "mcpctl", "args": ["serve", "--session", "work"]}}}',
+    ),
+)
+@click.option(
+    "--session", metavar="KEY", default="default", show_default=True, help="Which session."
+)
+@take_places(hidden=True)
+@click.pass_obj
+def serve(given: Given, session: str) -> int:
+    """Run the shim for spellings that it does not read itself."""
+    return shim.run(shim.Given(None, given.options(), session))
 
 
 for _command in (
@@ -70,6 +99,7 @@ for _command in (
     reload,
     reports,
     restart,
+    serve,
     shutdown,
     start,
     status,

@@ -1,4 +1,4 @@
-"""The shim, `mcpctl connect NAME`: an MCP client's stdio, copied to the daemon and back.
+"""The shim, `mcpctl connect NAME` or `serve`: an MCP client's stdio, copied to the daemon and back.
 
 It copies bytes and does nothing else: no message is read, changed or answered, except that a
 client which cannot be connected gets one JSON-RPC error, because few clients show stderr. How the
@@ -34,17 +34,26 @@ LAST_STDERR_S = 0.25
 MAX_ANSWER_BYTES = 65536
 """The daemon's answer line is a few hundred bytes."""
 
+SESSION = "--session"
+DEFAULT_SESSION = "default"
 OPTIONS = ("--config", "--state-dir", "--runtime-dir")
 
 
 class Given:
-    """What the command line says: the server, and the three places as given (or None)."""
+    """What the command line says: server, session (or None), and the places that are given.
 
-    __slots__ = ("name", "options")
+    Attributes:
+        name: of the server; None for `serve`, which is about all servers of a session.
+    """
 
-    def __init__(self, name: str, options: "dict[str, str]") -> None:
+    __slots__ = ("name", "options", "session")
+
+    def __init__(
+        self, name: "str | None", options: "dict[str, str]", session: "str | None" = None
+    ) -> None:
         self.name = name
         self.options = options
+        self.session = session
 
     def places(self) -> "Places":
         """Where the daemon is."""
@@ -58,7 +67,7 @@ class Given:
 
 
 def read_words(words: "list[str]") -> "Given | None":
-    """Read a plain `connect NAME` with the three options; None leaves all else to click.
+    """Read a plain `connect NAME` or `serve` with options; None leaves all else to click.
 
     That includes `--help` and every mistake: click explains them better.
     """
@@ -67,7 +76,7 @@ def read_words(words: "list[str]") -> "Given | None":
     rest = iter(words)
     for word in rest:
         option, equals, value = word.partition("=")
-        if option in OPTIONS:
+        if option in OPTIONS or option == SESSION:
             value = value if equals else next(rest, "")
             if not value:
                 return None
@@ -76,9 +85,14 @@ def read_words(words: "list[str]") -> "Given | None":
             return None
         else:
             bare.append(word)
-    if len(bare) == 2 and bare[0] == "connect":  # noqa: PLR2004 - the command and the name
-        return Given(bare[1], options)
-    return None
+    session = options.pop(SESSION, None)
+    match bare:
+        case ["connect", name]:
+            return Given(name, options, session)
+        case ["serve"]:
+            return Given(None, options, session or DEFAULT_SESSION)
+        case _:
+            return None
 
 
 def run(given: Given) -> int:
@@ -89,7 +103,9 @@ def run(given: Given) -> int:
         places = given.places()
         connection = _reach_daemon(places.mcp_socket, given)
         try:
-            return _serve(copier, connection, places, given.name)
+            if given.name is None:
+                return _serve(copier, connection, given.session or DEFAULT_SESSION)
+            return _connect(copier, connection, places, given)
         finally:
             connection.close()
     except Refusal as refusal:
@@ -98,15 +114,37 @@ def run(given: Given) -> int:
         return refusal.exit_code
 
 
-def _serve(copier: Copier, connection: socket, places: "Places", name: str) -> int:
+def _serve(copier: Copier, connection: socket, session: str) -> int:
+    """Be the client's way to a whole session; its servers stay when the client leaves."""
+    _send_line(connection, f'{{"serve": {{"version": 1, "session": {quoted(session)}}}}}\n')
+    stdout = Sink(STDOUT)
+    line, early, left = _read_answer(copier, connection, stdout)
+    _connected(line)
+    down = Flow(connection.fileno(), stdout, watches_sink=True)
+    copier.flows = [down]
+    if early:
+        down.put(early)
+    left = _copy(copier, connection, down, left=left)
+    stdout.close()
+    if left:
+        return exits.DONE
+    say(f"The daemon ended the connection to session {session!r}; see `mcpctl status`.")
+    return exits.FAILED
+
+
+def _connect(copier: Copier, connection: socket, places: "Places", given: Given) -> int:
+    name = given.name or ""
+    session = "null" if given.session is None else quoted(given.session)
     _send_line(
         connection,
-        f'{{"connect": {{"version": 1, "server": {quoted(name)}, "session": null, '
+        f'{{"connect": {{"version": 1, "server": {quoted(name)}, "session": {session}, '
         f'"cwd": {_cwd()}}}}}\n',
     )
     stdout = Sink(STDOUT)
     line, early, left = _read_answer(copier, connection, stdout)
-    instance = _instance_of(line)
+    instance = _connected(line)
+    if not isinstance(instance, str):
+        raise _no_answer()
     errors = _open_stderr(places.mcp_socket, instance)
     try:
         down = Flow(connection.fileno(), stdout, watches_sink=True)
@@ -117,6 +155,8 @@ def _serve(copier: Copier, connection: socket, places: "Places", name: str) -> i
             down.put(early)
         left = _copy(copier, connection, down, left=left)
         stdout.close()
+        if given.session is not None and left:
+            return exits.DONE  # the server stays with its session
         return _learn_end(copier, places.control_socket, (name, instance), left=left)
     except Refusal as refusal:
         # too late for a JSON-RPC error: the client has had its connection
@@ -225,14 +265,14 @@ def _no_answer() -> Refusal:
     )
 
 
-def _instance_of(line: bytes) -> str:
+def _connected(line: bytes) -> object:
+    """The instance that the answer names; a refusal ends the program."""
     try:
         answer = parse(line)
     except ValueError:
         raise _no_answer() from None
-    instance = member(answer, "connected", "instance")
-    if isinstance(instance, str):
-        return instance
+    if member(answer, "connected") is not None:
+        return member(answer, "connected", "instance")
     message = member(answer, "error", "message")
     code = member(answer, "error", "code")
     exit_code = member(answer, "error", "exit_code")

@@ -191,7 +191,7 @@ def _trouble(server: Server) -> Iterator[str]:
 
 
 def _instance_lines(found: Sequence[Instance]) -> list[str]:
-    head = ("INSTANCE", "SERVER", "SESSION", "STATE", "PID", "UP", "STOP")
+    head = ("INSTANCE", "SERVER", "SESSION", "STATE", "PID", "UP", "CLIENTS", "CALLS", "STOP")
     rows = [
         (
             instance["id"],
@@ -200,6 +200,8 @@ def _instance_lines(found: Sequence[Instance]) -> list[str]:
             instance["state"],
             instance["pid"],
             span(instance["uptime_s"]),
+            instance["clients"],
+            instance["calls_in_flight"],
             _stop_text(instance),
         )
         for instance in found
@@ -210,7 +212,20 @@ def _instance_lines(found: Sequence[Instance]) -> list[str]:
         for instance in found
         if instance["quarantined"]
     ]
-    return [*table(head, rows), *([""] if quarantined else []), *quarantined]
+    notes = [*quarantined, *(line for instance in found for line in _stray_text(instance))]
+    return [*table(head, rows), *([""] if notes else []), *notes]
+
+
+def _stray_text(instance: Instance) -> Iterator[str]:
+    """What a server writes on stdout that does not belong there."""
+    count = instance.get("stray_lines", 0)  # a daemon from before an upgrade has no such key
+    if count:
+        many = "1 line" if count == 1 else f"{count} lines"
+        first = plain(instance["first_stray_lines"][0])
+        yield (
+            f"{instance['id']} ({plain(instance['server'])}) wrote {many} to stdout that are no "
+            f"JSON-RPC; the first: {first}"
+        )
 
 
 def _stop_text(instance: Instance) -> str:

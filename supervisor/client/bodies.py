@@ -34,6 +34,8 @@ class Instance(TypedDict):
     stop: Stop | None
     quarantined: bool
     stderr_tail: list[str]
+    stray_lines: int
+    first_stray_lines: list[str]
 
 
 class Server(TypedDict):
@@ -82,11 +84,50 @@ class Limits(TypedDict):
     descriptors_open: int
 
 
+class SessionServer(TypedDict):
+    """One server of a session."""
+
+    name: str
+    state: str
+
+
 class Session(TypedDict):
     """One session."""
 
     key: str
     instances: list[str]
+    fingerprint: str | None
+    servers: list[SessionServer]
+    idle_timeout_s: float | None
+
+
+class Sessions(TypedDict):
+    """`GET /v1/sessions`."""
+
+    sessions: list[Session]
+
+
+class Tools(TypedDict):
+    """`GET /v1/sessions/{key}/tools`: items as the servers gave them."""
+
+    tools: list[dict[str, object]]
+    diagnostics: list[str]
+
+
+class Probe(TypedDict):
+    """`POST /v1/servers/{name}/probe`."""
+
+    server: str
+    ok: bool
+    error: str | None
+    protocol_version: str | None
+    how: str | None
+    server_info: dict[str, object] | None
+    tools: int | None
+    prompts: int | None
+    resources: int | None
+    diagnostics: list[str]
+    took_s: float
 
 
 class Status(TypedDict):

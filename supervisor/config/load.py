@@ -39,10 +39,30 @@ def load_configuration(
     if not documents and not problems:
         sentence = _missing(file)
         return Configuration(file=None, servers={}, settings=Settings(), warnings=(sentence,))
+    return _combine(documents, our_surroundings(environ, home), main=file, problems=problems)
+
+
+def judge_documents(
+    documents: Iterable[Document], main: str, around: Surroundings
+) -> Configuration:
+    """What a daemon would make of documents, whether or not they have been written.
+
+    Raises:
+        ConfigError: it would refuse them, with the same sentences.
+    """
+    return _combine(documents, around, main=main, problems=[])
+
+
+def our_surroundings(environ: Mapping[str, str], home: str) -> Surroundings:
+    """What a daemon of our own user would give its servers.
+
+    Args:
+        environ: its environment.
+        home: its home directory from its passwd entry.
+    """
     accounts = SystemAccounts()
     daemon = replace(account_of(accounts, os.geteuid()), gid=os.getegid(), home=home)
-    around = Surroundings(environ=environ, daemon=daemon, accounts=accounts)
-    return _combine(documents, around, main=file, problems=problems)
+    return Surroundings(environ=environ, daemon=daemon, accounts=accounts)
 
 
 def read_configuration(text: str, file: str, around: Surroundings) -> Configuration:

@@ -16,6 +16,7 @@ from supervisor.core.limits import (
     CallLimits,
     RestartPolicy,
 )
+from supervisor.core.tool_filter import ToolFilter
 
 Scope = Literal["session", "shared"]
 Protocol = Literal["auto", "legacy", "modern"]
@@ -71,6 +72,8 @@ class Server:
         autostart: whether it starts with the daemon.
         scope: whether each session has its own instance or all share one.
         protocol: which revisions are offered to it.
+        parallel: whether calls of its tools may run side by side, whatever they do.
+        tool_filter: which of its tools are offered.
         shown: the record as written, with references unresolved and secrets hidden: may be shown
             to anybody. Keys that nothing knows are not in it.
     """
@@ -88,6 +91,8 @@ class Server:
     autostart: bool
     scope: Scope
     protocol: Protocol
+    parallel: bool = False
+    tool_filter: ToolFilter = field(default_factory=ToolFilter)
     shown: Mapping[str, JsonValue] = field(repr=False)
 
 

@@ -21,6 +21,7 @@ from supervisor.core.limits import (
     RestartKind,
     RestartPolicy,
 )
+from supervisor.core.tool_filter import ToolFilter
 
 MAX_SPAN_MS: Final = 86_400_000
 """A day: nobody waits longer for a stop, and poll(2) cannot wait longer than 24 of them."""
@@ -135,6 +136,20 @@ class RestartRecord(Record):
         )
 
 
+class ToolFilterRecord(Record):
+    """`toolFilter` of a server: names, with `*` for anything."""
+
+    include: list[str] | None = Field(None, description='a list of texts, such as ["read_*"],')
+    exclude: list[str] | None = Field(None, description='a list of texts, such as ["delete_*"],')
+
+    def tool_filter(self) -> ToolFilter:
+        """The filter as a value."""
+        return ToolFilter(
+            include=None if self.include is None else tuple(self.include),
+            exclude=tuple(self.exclude or ()),
+        )
+
+
 class ServerRecord(Record):
     """One entry of `mcpServers`, as far as this release reads it."""
 
@@ -167,6 +182,11 @@ class ServerRecord(Record):
     scope: Literal["session", "shared"] | None = Field(None, description='"session" or "shared"')
     protocol: Literal["auto", "legacy", "modern"] | None = Field(
         None, description='"auto", "legacy" or "modern"'
+    )
+
+    supports_parallel_tool_calls: bool | None = Field(None, description=_BOOLEAN)
+    tool_filter: ToolFilterRecord | None = Field(
+        None, description='an object, such as {"include": ["read_*"]},'
     )
 
     @field_validator("restart", mode="before")
@@ -245,12 +265,12 @@ TOP_KEYS: Final = frozenset({"$schema", "gateway", "mcp", "mcpServers", "supervi
 MCP_KEYS: Final = frozenset({"apps", "servers", "sessionIdleTtlMs"})
 METRICS_KEYS: Final = keys_of(MetricsRecord)
 RESTART_KEYS: Final = keys_of(RestartRecord)
+TOOL_FILTER_KEYS: Final = keys_of(ToolFilterRecord)
 STOP_KEYS: Final = keys_of(StopRecord)
 SETTINGS_KEYS: Final = keys_of(SettingsRecord)
 SERVER_KEYS: Final = keys_of(
     ServerRecord,
-    "auth clientCert clientKey codex description headers limits oauth sslVerify",
-    "supportsParallelToolCalls toolFilter warm",
+    "auth clientCert clientKey codex description headers limits oauth sslVerify warm",
 )
 
 OTHER_SPELLINGS: Final = MappingProxyType(

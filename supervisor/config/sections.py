@@ -18,6 +18,7 @@ from supervisor.config.records import (
     SERVER_KEYS,
     SETTINGS_KEYS,
     STOP_KEYS,
+    TOOL_FILTER_KEYS,
     TOP_KEYS,
 )
 from supervisor.config.settings import BLOCK
@@ -70,7 +71,11 @@ def unknown(document: Document) -> Iterator[Problem]:
     yield from unknown_keys(document, metrics, document.at(metrics), METRICS_KEYS)
     for path, value in server_values(document):
         yield from unknown_keys(document, path, value, SERVER_KEYS)
-        for key, known in (("stop", STOP_KEYS), ("restart", RESTART_KEYS)):
+        for key, known in (
+            ("stop", STOP_KEYS),
+            ("restart", RESTART_KEYS),
+            ("toolFilter", TOOL_FILTER_KEYS),
+        ):
             yield from unknown_keys(document, (*path, key), document.at((*path, key)), known)
 
 

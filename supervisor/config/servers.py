@@ -33,6 +33,7 @@ from supervisor.core.redaction import (
     secrets_in_text,
     worth_masking,
 )
+from supervisor.core.tool_filter import ToolFilter
 
 STDIO: Final = "stdio"
 STREAMABLE_HTTP: Final = "streamable-http"
@@ -100,6 +101,10 @@ def make_server(
         autostart=record.autostart is True,
         scope=scope,
         protocol=record.protocol or "auto",
+        parallel=record.supports_parallel_tool_calls is True,
+        tool_filter=ToolFilter()
+        if record.tool_filter is None
+        else record.tool_filter.tool_filter(),
         shown=shown_record(written if isinstance(written, dict) else {}),
     )
     return server, maker.warnings if server.enabled else []
@@ -155,10 +160,7 @@ class _Maker:
         return transport if transport in REMOTE else "unknown"
 
     def scope(self) -> Scope:
-        """Who shares an instance; anything but `session` is a problem of this release."""
-        if self.record.scope == "shared":
-            text = 'shared servers come with a later release; write "session", or take it out.'
-            self._problem(("scope",), text)
+        """Who shares an instance."""
         return self.record.scope or "session"
 
     def launch(self) -> LaunchSpec:

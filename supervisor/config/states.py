@@ -12,6 +12,7 @@ from supervisor.core.fingerprint import connection_fingerprint
 from supervisor.core.launch import StopPolicy
 from supervisor.core.limits import CallLimits, RestartPolicy
 from supervisor.core.reload import ServerState
+from supervisor.core.tool_filter import ToolFilter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,8 @@ class Tuning:
     autostart: bool
     scope: Scope
     protocol: Protocol
+    parallel: bool
+    tool_filter: ToolFilter
     cwd_given: bool
     stop: StopPolicy | None
     secrets: frozenset[str] = field(repr=False)
@@ -47,7 +50,7 @@ def state_of(server: Server, key: bytes) -> ServerState:
     return ServerState(
         fingerprint=None
         if startable is None
-        else connection_fingerprint(startable, server.protocol, key),
+        else connection_fingerprint(startable, server.protocol, key, scope=server.scope),
         settings=Tuning(
             enabled=server.enabled,
             transport=server.transport,
@@ -57,6 +60,8 @@ def state_of(server: Server, key: bytes) -> ServerState:
             autostart=server.autostart,
             scope=server.scope,
             protocol=server.protocol,
+            parallel=server.parallel,
+            tool_filter=server.tool_filter,
             cwd_given=server.cwd_given,
             stop=None if launch is None else launch.stop,
             secrets=frozenset() if launch is None else launch.secrets,

@@ -10,13 +10,15 @@ from typing import ClassVar, Final
 
 from pydantic import JsonValue
 
-from supervisor.core.errors import RequestError, ServerFault
+from supervisor.core.errors import RequestError, ServerFault, SupervisorError
 
 MAX_QUOTED_LINES: Final = 5
 """How many of the last lines on stderr an error quotes."""
 
 INTERNAL: Final = -32603
 INVALID_REQUEST: Final = -32600
+PARSE_ERROR: Final = -32700
+METHOD_NOT_FOUND: Final = -32601
 
 
 class CallError(ServerFault):
@@ -81,6 +83,24 @@ class CallTimedOutError(CallError):
         )
 
 
+class CallQueuedTooLongError(CallError):
+    """The call's turn did not come: others before it took too long."""
+
+    code = "call_queued_too_long"
+    rpc_code = -32003
+
+    def __init__(self, server: str, limit_s: float, running: int, waiting: int) -> None:
+        self.limit_s = limit_s
+        self.running = running
+        self.waiting = waiting
+        super().__init__(
+            server,
+            f"The call to server {server!r} waited {limit_s:g} s (requestTimeoutMs) for its turn: "
+            f"{running} calls run and {waiting} wait. If its tools may run side by side, set "
+            "supportsParallelToolCalls in its record.",
+        )
+
+
 class NotReadingError(CallError):
     """The server had not read the request from its stdin when its time was over."""
 
@@ -110,6 +130,22 @@ class AnswerTooLongError(CallError):
             server,
             f"Server {server!r} sent a line of {length_bytes} bytes; the limit is {limit_bytes}. "
             "Raise maxLineBytes in its record, or ask for less at once.",
+        )
+
+
+class RequestTooLongError(CallError):
+    """A client's request is longer than a line may be."""
+
+    code = "request_too_long"
+    rpc_code = -32005
+
+    def __init__(self, server: str, length_bytes: int, limit_bytes: int) -> None:
+        self.length_bytes = length_bytes
+        self.limit_bytes = limit_bytes
+        super().__init__(
+            server,
+            f"A request of {length_bytes} bytes to server {server!r} is refused; the limit is "
+            f"{limit_bytes}. Raise maxLineBytes in its record, or send less at once.",
         )
 
 
@@ -168,6 +204,16 @@ class BadAnswerError(CallError):
         super().__init__(server, f"Server {server!r} answered {method} wrongly: {why}.")
 
 
+class ProtocolVersionError(CallError):
+    """The server and the daemon have no revision of the protocol in common."""
+
+    code = "protocol_version_unknown"
+
+    def __init__(self, server: str, why: str) -> None:
+        self.why = why
+        super().__init__(server, f"Server {server!r} {why}.")
+
+
 class ChannelClosedError(RequestError):
     """The connection to the server was given back; whoever still calls it has to open another."""
 
@@ -176,6 +222,15 @@ class ChannelClosedError(RequestError):
     def __init__(self, server: str) -> None:
         self.server = server
         super().__init__(f"The connection to server {server!r} has been closed.")
+
+
+UNAVAILABLE: Final = -32008
+"""No server could be had for the request; the sentence says why."""
+
+
+def rpc_code_of(error: SupervisorError) -> int:
+    """The JSON-RPC code that a client gets for `error`."""
+    return error.rpc_code if isinstance(error, CallError) else UNAVAILABLE
 
 
 def quote_stderr(lines: tuple[str, ...]) -> str:

@@ -15,13 +15,16 @@ from hashlib import sha256
 from supervisor.core.launch import LaunchSpec
 
 
-def connection_fingerprint(launch: LaunchSpec, protocol: str, key: bytes) -> str:
+def connection_fingerprint(
+    launch: LaunchSpec, protocol: str, key: bytes, *, scope: str = "session"
+) -> str:
     """The fingerprint of the connection that `launch` would make.
 
     Args:
         launch: how the server is started; with the client's working directory in it where the
             record names none, since the process sees that one.
         protocol: which revisions are offered: `auto`, `legacy` or `modern`.
+        scope: whether one session has it or all share it; one cannot become the other.
         key: random bytes of this installation, 32 of them; another key, other fingerprints.
 
     Returns:
@@ -42,4 +45,11 @@ def connection_fingerprint(launch: LaunchSpec, protocol: str, key: bytes) -> str
         "protocol": protocol,
         "uid": launch.uid,
     }
-    return sha256(json.dumps(seen, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    if scope != "session":
+        seen["scope"] = scope  # only here, so that what was known before keeps its fingerprint
+    return sha256(canonical(seen)).hexdigest()
+
+
+def canonical(value: object) -> bytes:
+    """Canonical JSON of plain values: equal bytes for equal meaning, in any order of keys."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -66,6 +66,10 @@ class LineSplitter:
         """The head of a line that is over the limit; None while the line fits."""
         self._tail = bytearray()
 
+    def limit(self, max_line_bytes: int) -> None:
+        """Take another limit from the next line on."""
+        self._limit = max_line_bytes
+
     def feed(self, data: bytes) -> list[Line | TooLong]:
         """Take what was read and return the lines that it completes, in order."""
         first, newline, rest = data.partition(b"\n")

@@ -25,6 +25,9 @@ Pgid = NewType("Pgid", int)
 DEFAULT_SESSION: Final = SessionKey("default")
 """The session of `mcpctl start NAME` without `--session`."""
 
+SHARED: Final = SessionKey("*")
+"""Stands for all sessions, where they share one instance; no client can choose this key."""
+
 INSTANCE_MARK: Final = "MCP_SUPERVISOR_INSTANCE"
 """The environment variable that every server carries, with its instance id as value."""
 

@@ -16,25 +16,25 @@ Source: design section 9; MCP 2025-11-25, cancellation and progress; MCP 2026-07
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, assert_never
 
 from supervisor.core.envelope import Envelope, Kind
 from supervisor.core.errors import RefusedIdError
 from supervisor.core.json_spans import NotAnObjectError, find_span, may_name, meant, members
 
-_GIVEN_UP_KEPT: Final = 4096
+GIVEN_UP_KEPT: Final = 4096
 """How many requests that nobody waits for are remembered, to tell late answers from repeated ones.
 A server that never answers what was cancelled must not fill the memory."""
 
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _PROGRESS_ASKED: Final = ("params", "_meta", "progressToken")
 _PROGRESS_TOLD: Final = ("params", "progressToken")
-_CANCELLED_ID: Final = ("params", "requestId")
+CANCELLED_ID: Final = ("params", "requestId")
 _TAG: Final = ("params", "_meta", _SUBSCRIPTION)
 _RESULT_TAG: Final = ("result", "_meta", _SUBSCRIPTION)
 
-_CANCELLED: Final = "notifications/cancelled"
+CANCELLED: Final = "notifications/cancelled"
 _PROGRESS: Final = "notifications/progress"
 _LISTEN: Final = "subscriptions/listen"
 
@@ -45,21 +45,32 @@ _WIRE_ID: Final = re.compile(
 
 
 class InFlight(NamedTuple):
-    """One request that the server has not answered."""
+    """One request that the server has not answered.
 
-    wire_id: int
+    Attributes:
+        wire_token: its id as the server sees it.
+        client: who asked.
+        id_token: its id as the client spelled it.
+        progress_token: likewise; None where no progress is wanted.
+        method: what was asked.
+        since: the instant at which it was sent.
+    """
+
+    wire_token: bytes
     client: int
     id_token: bytes
     progress_token: bytes | None
     method: str
+    since: float
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """This line goes to this client and to nobody else."""
+    """This line goes to this client and to nobody else; `answered` is the request it ends."""
 
     client: int
     line: bytes
+    answered: InFlight | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +98,12 @@ class Forgotten:
     """What a client that has left leaves open.
 
     Attributes:
-        wire_ids: its requests, for the server to be told `notifications/cancelled`.
+        wire_tokens: ids of its requests as the server sees them, for `notifications/cancelled`.
         server_ids: the server's requests that it has not answered, as the server spelled their
             ids, to be refused.
     """
 
-    wire_ids: tuple[int, ...]
+    wire_tokens: tuple[bytes, ...]
     server_ids: tuple[bytes, ...]
 
 
@@ -125,8 +136,10 @@ class WireIds:
 
     # From a client to the server.
 
-    def outgoing(self, client: int, line: bytes, envelope: Envelope) -> bytes | None:
-        """Prepare a client's line for the server.
+    def outgoing(
+        self, client: int, line: bytes, envelope: Envelope, at: float = 0.0
+    ) -> bytes | None:
+        """Prepare a client's line for the server; `at` is now.
 
         Returns:
             The line to write; None where the server has no use for it: a stray line, a
@@ -137,9 +150,9 @@ class WireIds:
         """
         match envelope.kind:
             case Kind.REQUEST:
-                return self._request(client, line, envelope)
+                return self._request(client, line, envelope, at)
             case Kind.NOTIFICATION:
-                if envelope.method == _CANCELLED:
+                if envelope.method == CANCELLED:
                     return self._cancel(client, line)
                 return line
             case Kind.RESPONSE:
@@ -158,7 +171,7 @@ class WireIds:
         if asked is None or asked.client != client or envelope.id_span is None:
             return None
         self._drop_asked(asked_id)
-        return _splice(line, (*envelope.id_span, asked.id_token))
+        return splice(line, (*envelope.id_span, asked.id_token))
 
     # From the server to a client.
 
@@ -185,13 +198,13 @@ class WireIds:
         token, span = envelope.id_token, envelope.id_span
         if envelope.kind is not Kind.REQUEST or token is None or span is None:
             raise RefusedIdError(token or b"", "not_an_id")
-        key = _meaning(token)
+        key = meaning(token)
         if key in self._asked_by_server_id:
             raise RefusedIdError(token, "in_flight")
         self._last_asked_id += 1
         self._asked[self._last_asked_id] = _Asked(client, token)
         self._asked_by_server_id[key] = self._last_asked_id
-        return _splice(line, (*span, b"%d" % self._last_asked_id))
+        return splice(line, (*span, b"%d" % self._last_asked_id))
 
     # What is in flight.
 
@@ -203,16 +216,17 @@ class WireIds:
             self._requests[wire_id] for wire_id in self._by_client.get(client, {}).values()
         )
 
-    def give_up(self, client: int, id_token: bytes) -> int | None:
+    def give_up(self, client: int, id_token: bytes) -> bytes | None:
         """Stop waiting for one request (its time is over), so that its answer is dropped.
 
         Returns:
             Its id on the wire, for a `notifications/cancelled`; None if it is not in flight.
         """
-        wire_id = self._by_client.get(client, {}).get(_meaning(id_token))
-        if wire_id is not None:
-            self._abandon(wire_id)
-        return wire_id
+        wire_id = self._by_client.get(client, {}).get(meaning(id_token))
+        if wire_id is None:
+            return None
+        self._abandon(wire_id)
+        return b"%d" % wire_id
 
     def forget(self, client: int) -> Forgotten:
         """Take leave of a client: answers to its requests are dropped from now on."""
@@ -220,26 +234,23 @@ class WireIds:
         for wire_id in wire_ids:
             self._abandon(wire_id)
         asked_ids = [asked_id for asked_id, asked in self._asked.items() if asked.client == client]
-        return Forgotten(wire_ids, tuple(self._drop_asked(asked_id) for asked_id in asked_ids))
+        wire_tokens = tuple(b"%d" % wire_id for wire_id in wire_ids)
+        return Forgotten(wire_tokens, tuple(self._drop_asked(asked_id) for asked_id in asked_ids))
 
-    def fail_all(self) -> list[tuple[int, bytes]]:
-        """Empty the table, as the server is gone.
-
-        Returns:
-            (client, id as it spelled it) for each request, oldest first; each wants an error.
-        """
-        failed = [(request.client, request.id_token) for request in self._requests.values()]
+    def fail_all(self) -> tuple[InFlight, ...]:
+        """Empty the table, as the server is gone; each request that was in it wants an error."""
+        failed = self.in_flight()
         for wire_id in tuple(self._requests):
             self._abandon(wire_id)
         self._asked.clear()
         self._asked_by_server_id.clear()
         return failed
 
-    def _request(self, client: int, line: bytes, envelope: Envelope) -> bytes:
+    def _request(self, client: int, line: bytes, envelope: Envelope, at: float) -> bytes:
         token, span = envelope.id_token, envelope.id_span
         if token is None or span is None or envelope.method is None:
             raise RefusedIdError(token or b"", "not_an_id")
-        key = _meaning(token)
+        key = meaning(token)
         if key in self._by_client.get(client, ()):
             raise RefusedIdError(token, "in_flight")
         _check_one_id(line, token)
@@ -247,35 +258,38 @@ class WireIds:
         wire_token = b"%d" % wire_id
         progress = find_span(line, _PROGRESS_ASKED)
         if progress is None:
-            progress_token, rewritten = None, _splice(line, (*span, wire_token))
+            progress_token, rewritten = None, splice(line, (*span, wire_token))
         else:
             progress_token = line[slice(*progress)]
-            rewritten = _splice(line, (*span, wire_token), (*progress, wire_token))
-        self._requests[wire_id] = InFlight(wire_id, client, token, progress_token, envelope.method)
+            rewritten = splice(line, (*span, wire_token), (*progress, wire_token))
+        self._requests[wire_id] = InFlight(
+            wire_token, client, token, progress_token, envelope.method, at
+        )
         self._by_client.setdefault(client, {})[key] = wire_id
         return rewritten
 
     def _cancel(self, client: int, line: bytes) -> bytes | None:
-        span = find_span(line, _CANCELLED_ID)
-        wire_id = None if span is None else self.give_up(client, line[slice(*span)])
-        if span is None or wire_id is None:
+        span = find_span(line, CANCELLED_ID)
+        wire_token = None if span is None else self.give_up(client, line[slice(*span)])
+        if span is None or wire_token is None:
             return None
-        return _splice(line, (*span, b"%d" % wire_id))
+        return splice(line, (*span, wire_token))
 
     def _answer(self, line: bytes, envelope: Envelope) -> Incoming:
         wire_id = _wire_id(envelope.id_token)
         request = self._requests.get(wire_id)
         if request is None or envelope.id_span is None:
             return self._unknown(wire_id, answer=True)
-        self._remove(request)
+        self._remove(wire_id)
         restored = (*envelope.id_span, request.id_token)
         tag = find_span(line, _RESULT_TAG) if request.method == _LISTEN else None
         if tag is not None and _wire_id(line[slice(*tag)]) == wire_id:
-            return Delivery(request.client, _splice(line, restored, (*tag, request.id_token)))
-        return Delivery(request.client, _splice(line, restored))
+            whole = splice(line, restored, (*tag, request.id_token))
+            return Delivery(request.client, whole, request)
+        return Delivery(request.client, splice(line, restored), request)
 
     def _notification(self, line: bytes, method: str | None) -> Incoming:
-        if method == _CANCELLED:
+        if method == CANCELLED:
             return self._server_cancels(line)
         if method == _PROGRESS:
             span = find_span(line, _PROGRESS_TOLD)
@@ -291,26 +305,27 @@ class WireIds:
             token = None if request is None else request.id_token
         if span is None or request is None or token is None:
             return self._unknown(wire_id)
-        return Delivery(request.client, _splice(line, (*span, token)))
+        return Delivery(request.client, splice(line, (*span, token)))
 
     def _server_cancels(self, line: bytes) -> Incoming:
         """The server takes back a request of its own, or ends a subscription."""
-        span = find_span(line, _CANCELLED_ID)
+        span = find_span(line, CANCELLED_ID)
         if span is None:
             return Stray()
         token = line[slice(*span)]
-        asked_id = self._asked_by_server_id.get(_meaning(token))
+        asked_id = self._asked_by_server_id.get(meaning(token))
         if asked_id is not None:
             client = self._asked[asked_id].client
             self._drop_asked(asked_id)
-            return Delivery(client, _splice(line, (*span, b"%d" % asked_id)))
-        request = self._requests.get(_wire_id(token))
+            return Delivery(client, splice(line, (*span, b"%d" % asked_id)))
+        wire_id = _wire_id(token)
+        request = self._requests.get(wire_id)
         if request is None or request.method != _LISTEN:
             # A request of its own that was answered meanwhile. Others of ours it may not cancel.
             self.late += 1
             return Late("late")
-        self._abandon(request.wire_id)
-        return Delivery(request.client, _splice(line, (*span, request.id_token)))
+        self._abandon(wire_id)
+        return Delivery(request.client, splice(line, (*span, request.id_token)))
 
     def _unknown(self, wire_id: int, *, answer: bool = False) -> Incoming:
         if not 0 < wire_id <= self._last_wire_id:
@@ -324,25 +339,25 @@ class WireIds:
         return Late("duplicate")
 
     def _abandon(self, wire_id: int) -> None:
-        self._remove(self._requests[wire_id])
+        self._remove(wire_id)
         self._given_up[wire_id] = None
-        if len(self._given_up) > _GIVEN_UP_KEPT:
+        if len(self._given_up) > GIVEN_UP_KEPT:
             del self._given_up[next(iter(self._given_up))]
 
-    def _remove(self, request: InFlight) -> None:
-        del self._requests[request.wire_id]
+    def _remove(self, wire_id: int) -> None:
+        request = self._requests.pop(wire_id)
         of_client = self._by_client[request.client]
-        del of_client[_meaning(request.id_token)]
+        del of_client[meaning(request.id_token)]
         if not of_client:
             del self._by_client[request.client]
 
     def _drop_asked(self, asked_id: int) -> bytes:
         asked = self._asked.pop(asked_id)
-        del self._asked_by_server_id[_meaning(asked.id_token)]
+        del self._asked_by_server_id[meaning(asked.id_token)]
         return asked.id_token
 
 
-def _meaning(id_token: bytes) -> bytes:
+def meaning(id_token: bytes) -> bytes:
     """Two ids are the same id if this is the same: escapes are resolved, and -0 is 0."""
     if id_token.startswith(b'"'):
         return b'"' + meant(id_token[1:-1])
@@ -372,7 +387,7 @@ def _check_one_id(line: bytes, id_token: bytes) -> None:
         raise RefusedIdError(id_token, "repeated")
 
 
-def _splice(line: bytes, *changes: tuple[int, int, bytes]) -> bytes:
+def splice(line: bytes, *changes: tuple[int, int, bytes]) -> bytes:
     """Replace spans that do not overlap."""
     pieces: list[bytes] = []
     at = 0

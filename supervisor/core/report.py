@@ -32,6 +32,7 @@ Reason = Literal[
     "start_failed",
     "disconnect",
     "output_closed",
+    "endless_line",
     "relay_lost",
     "anchor_lost",
     "daemon_lost",

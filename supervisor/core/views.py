@@ -1,15 +1,18 @@
 """What the API shows of the daemon: snapshots, never live objects. Field names are JSON keys."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import JsonValue
+
 from supervisor.core.report import CleanupReport, ExitStatus, Outcome
 
-InstanceState = Literal["starting", "alive", "stopping", "unconfirmed"]
-"""`alive` means that the process exists; whether it answers is not known at this layer."""
+InstanceState = Literal["starting", "alive", "ready", "stopping", "unconfirmed"]
+"""`alive`: the process exists; `ready`: it has answered a handshake."""
 
 ServerState = Literal[
-    "idle", "starting", "alive", "stopping", "backoff", "failed", "unconfirmed", "disabled"
+    "idle", "starting", "alive", "ready", "stopping", "backoff", "failed", "unconfirmed", "disabled"
 ]
 
 
@@ -23,7 +26,10 @@ class StopView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceView:
-    """One family of processes as it is now; pids are None before `hello`."""
+    """One family of processes as it is now; pids are None before `hello`.
+
+    `stray_lines` counts lines on stdout that were no JSON-RPC; the first few are shown.
+    """
 
     id: str
     server: str
@@ -41,6 +47,8 @@ class InstanceView:
     stop: StopView | None
     quarantined: bool
     stderr_tail: tuple[str, ...]
+    stray_lines: int = 0
+    first_stray_lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +106,65 @@ class LimitsView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionServerView:
+    """One server of a session: its state there, as it was observed."""
+
+    name: str
+    state: ServerState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionView:
-    """One session and the instances that it holds."""
+    """One session and the instances that it holds.
+
+    `fingerprint` is null for a session that only clients of single servers use;
+    `idle_timeout_s` for one that is never forgotten.
+    """
 
     key: str
     instances: tuple[str, ...]
+    fingerprint: str | None = None
+    servers: tuple[SessionServerView, ...] = ()
+    idle_timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionAnswer:
+    """`PUT /v1/sessions/{key}`: `reused` when nothing has changed for the session's clients."""
+
+    key: str
+    fingerprint: str
+    reused: bool
+    servers: tuple[SessionServerView, ...]
+    diagnostics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsView:
+    """`GET /v1/sessions/{key}/tools`: items as the servers gave them, but for their full names."""
+
+    tools: tuple[Mapping[str, JsonValue], ...]
+    diagnostics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeView:
+    """`POST /v1/servers/{name}/probe`: what a server answered to those who would use it.
+
+    Counts of what it lists; null where it does not offer such a thing.
+    """
+
+    server: str
+    ok: bool
+    error: str | None
+    protocol_version: str | None
+    how: str | None
+    server_info: Mapping[str, JsonValue] | None
+    tools: int | None
+    prompts: int | None
+    resources: int | None
+    diagnostics: tuple[str, ...]
+    took_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

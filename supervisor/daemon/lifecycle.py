@@ -26,6 +26,7 @@ from supervisor.core.launch import DEFAULT_DEADLINE_S
 from supervisor.core.places import Places
 from supervisor.daemon.ports import Manager, OpenManager
 from supervisor.daemon.sockets import Sockets
+from supervisor.gateway.serving import serve_session
 from supervisor.linux.sd_notify import notify, watchdog_period_s
 from supervisor.telemetry.events import EventLog
 
@@ -127,6 +128,7 @@ class _Run:
                 shutdown_budget_s=self._budget_s,
                 metrics=manager.metrics_text,
                 logs=manager.logs,
+                runtimes=manager.runtimes,
             )
         )
         self._metrics = MetricsServer(manager.metrics_text)
@@ -229,7 +231,11 @@ class _Run:
 
     async def _serve_clients(self, tasks: TaskGroup, listener: socket.socket) -> None:
         listener.listen(_CLIENT_BACKLOG)
-        tasks.start_soon(self._guarded, "clients", lambda: self._manager.serve_clients(listener))
+
+        async def serve() -> None:
+            await self._manager.serve_clients(listener, {"serve": serve_session})
+
+        tasks.start_soon(self._guarded, "clients", serve)
 
     async def _watch_sockets(self, tasks: TaskGroup) -> None:
         places = self._setting.places

@@ -1,7 +1,7 @@
 """What the lifecycle needs of the manager, which has it without knowing this file."""
 
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -9,6 +9,8 @@ from supervisor.api.control import Control
 from supervisor.config.models import Configuration
 from supervisor.core.places import Places
 from supervisor.core.report import Reason
+from supervisor.manager.clients import Greeted
+from supervisor.manager.runtimes import Runtimes
 from supervisor.telemetry.events import EventLog
 from supervisor.telemetry.server_logs import ServerLogs
 
@@ -43,7 +45,13 @@ class Manager(Control, Protocol):
     def force_stops(self) -> None:
         """Hurry every stop that is under way."""
 
-    async def serve_clients(self, listener: socket.socket) -> None:
+    @property
+    def runtimes(self) -> Runtimes | None:
+        """The sessions; None where there are none to be had."""
+
+    async def serve_clients(
+        self, listener: socket.socket, greetings: Mapping[str, Greeted]
+    ) -> None:
         """Serve the clients of `mcp.sock` on a listening, non-blocking socket until cancelled."""
 
     def children_changed(self) -> None:

@@ -20,6 +20,9 @@ from typing import Final
 READ_BYTES: Final = 262144
 """One read: four pipe buffers, so that a large result takes few rounds."""
 
+LAST_READS: Final = 16
+"""How often a last look reads one pipe; what it holds comes with the first read or two."""
+
 DATA_PIPE_BYTES: Final = 65536
 """The kernel's default; more would exhaust an unprivileged user's quota with 200 servers."""
 
@@ -128,9 +131,13 @@ class Source:
         self._on_data = on_data
 
     def read_now(self) -> None:
-        """Read all that is there, without waiting: for a last look."""
-        while not self.ended and self._read():
-            pass
+        """Read what is there, without waiting: for a last look.
+
+        Reads at most what a pipe holds some times over, since somebody may go on writing.
+        """
+        for _ in range(LAST_READS):
+            if self.ended or not self._read():
+                return
 
     def close(self) -> None:
         """Stop reading and close the descriptor. May be called twice."""

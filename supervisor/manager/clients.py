@@ -1,7 +1,7 @@
 """Serves `mcp.sock`: one greeting line of JSON, one line of answer, then raw bytes.
 
-`{"connect": {…}}` gives the client a private instance, `{"stderr": {…}}` the bytes that a server
-writes on its stderr.
+`{"connect": {…}}` gives the client a private instance, or that of a named session;
+`{"stderr": {…}}` the bytes that a server writes on its stderr.
 
 Source: design section 9.
 """
@@ -9,6 +9,7 @@ Source: design section 9.
 import json
 import os
 import socket
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
@@ -16,14 +17,14 @@ import structlog
 
 from supervisor.core.errors import RequestError, SupervisorError
 from supervisor.core.exits import exit_of_code
-from supervisor.core.ids import InstanceId, ServerName
+from supervisor.core.ids import InstanceId, ServerName, SessionKey, is_session_key
 from supervisor.linux.pipes import Sink, Source
 from supervisor.linux.unix_socket import peer_credentials
-from supervisor.manager.attachment import HIGH_WATER_BYTES, Attachment
+from supervisor.manager.private_link import HIGH_WATER_BYTES, PrivateLink
+from supervisor.manager.session_link import SessionLink
+from supervisor.process.instance import Instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from supervisor.manager.manager import Manager
 
 GREETING_BYTES: Final = 65536
@@ -38,7 +39,7 @@ BUSY_S: Final = 0.1
 VERSION: Final = 1
 
 UNKNOWN_VERSION: Final = "its greeting needs `version` 1 and a `server`; update mcpctl"
-NO_SESSIONS: Final = "named sessions are not served yet; connect without --session"
+BAD_SESSION: Final = "a session key is 1 to 128 characters out of A-Z a-z 0-9 . _ : @ -"
 NO_GREETING: Final = "it did not greet with a line of JSON; use `mcpctl connect NAME`"
 
 _log = structlog.get_logger(__name__)
@@ -53,8 +54,17 @@ class GreetingError(RequestError):
         super().__init__(f"The connection is refused: {why}.")
 
 
-async def serve(listener: socket.socket, host: "Manager") -> None:
-    """Accept clients until cancelled; the listener is closed at the end."""
+async def serve(
+    listener: socket.socket, host: "Manager", greetings: "Mapping[str, Greeted]"
+) -> None:
+    """Accept clients until cancelled; the listener is closed at the end.
+
+    Args:
+        listener: of `mcp.sock`, listening, non-blocking.
+        host: has the servers.
+        greetings: what other layers make of greetings of their own, by the greeting's word.
+    """
+    known: Mapping[str, Greeted] = {"connect": _connect, "stderr": _stderr, **greetings}
     with listener:
         async with anyio.create_task_group() as tasks:
             while True:
@@ -67,22 +77,18 @@ async def serve(listener: socket.socket, host: "Manager") -> None:
                     _log.warning("client_not_accepted", errno=error.errno)
                     await anyio.sleep(BUSY_S)
                     continue
-                tasks.start_soon(_serve_one, connection, host)
+                tasks.start_soon(_serve_one, connection, host, known)
 
 
-async def _serve_one(connection: socket.socket, host: "Manager") -> None:
-    client = _Client(connection)
+async def _serve_one(
+    connection: socket.socket, host: "Manager", known: "Mapping[str, Greeted]"
+) -> None:
+    client = ClientConnection(connection)
     try:
         request = await client.greeting()
-        match request:
-            case {"connect": dict(wanted)}:
-                await _connect(client, wanted, host)
-            case {"stderr": dict(wanted)}:
-                await _stderr(client, wanted, host)
-            case None:
-                pass
-            case _:
-                client.refuse(GreetingError("it asks neither for `connect` nor for `stderr`"))
+        if request is not None:
+            word, wanted = _read(request, known)
+            await known[word](client, wanted, host)
     except SupervisorError as error:
         client.refuse(error)
     except Exception:  # noqa: BLE001 - one client's trouble is not the others'
@@ -91,33 +97,96 @@ async def _serve_one(connection: socket.socket, host: "Manager") -> None:
         client.close()
 
 
-async def _connect(client: "_Client", wanted: dict[str, object], host: "Manager") -> None:
-    name, cwd = wanted.get("server"), wanted.get("cwd")
+def _read(request: object, known: "Mapping[str, Greeted]") -> tuple[str, dict[str, object]]:
+    """What a greeting asks for."""
+    if isinstance(request, dict):
+        for word, wanted in cast("dict[str, object]", request).items():
+            if word in known and isinstance(wanted, dict):
+                return word, cast("dict[str, object]", wanted)
+    why = f"it asks for none of {', '.join(known)}"
+    raise GreetingError(why)
+
+
+async def _connect(client: "ClientConnection", wanted: dict[str, object], host: "Manager") -> None:
+    name, cwd, session = wanted.get("server"), wanted.get("cwd"), wanted.get("session")
     if wanted.get("version") != VERSION or not isinstance(name, str):
         raise GreetingError(UNKNOWN_VERSION)
-    if wanted.get("session") is not None:
-        raise GreetingError(NO_SESSIONS)
     directory = cwd if isinstance(cwd, str) and cwd.startswith("/") else None
-    held = await host.spawn(host.record(ServerName(name)), None, directory)
+    if session is None:
+        await _serve_private(client, host, ServerName(name), directory)
+    elif isinstance(session, str) and is_session_key(session):
+        await _serve_session(client, host, ServerName(name), SessionKey(session), directory)
+    else:
+        raise GreetingError(BAD_SESSION)
+
+
+async def _serve_private(
+    client: "ClientConnection", host: "Manager", name: ServerName, cwd: str | None
+) -> None:
+    held = await host.spawn(host.record(name), None, cwd)
     instance = held.instance
-    host.clients[instance.id] += 1
-    host.events.record(
-        "client_connected",
-        server=instance.server,
-        instance=instance.id,
-        caller=f"pid {client.peer.pid} uid {client.peer.uid}",
-    )
-    attachment = Attachment(client.source, client.sink, held)
-    client.on_end = attachment.source_ended
-    client.answer({"connected": {"instance": instance.id, "session": None}})
-    attachment.begin(client.take_early())
-    await instance.wait_settled()
-    host.clients.pop(instance.id, None)
-    attachment.end()
+    _tell(host, "client_connected", client, instance)
+    async with anyio.create_task_group() as tasks:
+        link = PrivateLink(client.source, client.sink, host.channels[instance.id], tasks)
+        client.on_end = link.source_ended
+        client.answer({"connected": {"instance": instance.id, "session": None}})
+        link.begin(client.take_early())
+        await instance.wait_settled()
+        link.end()
+        tasks.cancel_scope.cancel()
     await client.flushed()
 
 
-async def _stderr(client: "_Client", wanted: dict[str, object], host: "Manager") -> None:
+async def _serve_session(
+    client: "ClientConnection",
+    host: "Manager",
+    name: ServerName,
+    session: SessionKey,
+    cwd: str | None,
+) -> None:
+    record = host.record(name)
+    where = None if record.cwd_given else cwd
+    first = await host.sessions.ensure(name, session, where, None)
+    instance = first.channel.held.instance
+    _tell(host, "client_connected", client, instance)
+    over = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        link = SessionLink(
+            client.source,
+            client.sink,
+            name,
+            session,
+            where,
+            channels=host.sessions,
+            tasks=tasks,
+            max_line_bytes=record.calls.max_line_bytes,
+            max_queue_bytes=host.configuration.settings.max_client_queue_bytes,
+            on_move=lambda one: host.taps.move(client.peer.pid, one.channel.held.family.tail),
+            on_end=over.set,
+        )
+        client.on_end = link.source_ended
+        client.answer({"connected": {"instance": instance.id, "session": session}})
+        link.begin(first, client.take_early())
+        try:
+            await over.wait()
+        finally:
+            link.end()
+        tasks.cancel_scope.cancel()
+    _tell(host, "client_disconnected", client, instance)
+    await client.flushed()
+
+
+def _tell(host: "Manager", name: str, client: "ClientConnection", instance: Instance) -> None:
+    host.events.record(
+        name,
+        server=instance.server,
+        instance=instance.id,
+        session=instance.session,
+        caller=f"pid {client.peer.pid} uid {client.peer.uid}",
+    )
+
+
+async def _stderr(client: "ClientConnection", wanted: dict[str, object], host: "Manager") -> None:
     instance = InstanceId(str(wanted.get("instance")))
     held = host.custody.held.get(instance)
     if held is None:
@@ -132,11 +201,14 @@ async def _stderr(client: "_Client", wanted: dict[str, object], host: "Manager")
             client.sink.write(data)
 
     client.sink.write(_lines(tail.lines()))
-    tail.follow(copy)
+    tap = host.taps.open(client.peer.pid, copy, tail)
     try:
-        await held.instance.wait_settled()
+        if held.instance.session is None:
+            await held.instance.wait_settled()
+        else:
+            await client.ended()  # the client's server may be another one by then
     finally:
-        tail.unfollow(copy)
+        host.taps.close(client.peer.pid, tap)
     await client.flushed()
 
 
@@ -148,7 +220,11 @@ def _nothing() -> None:
     """Before there is an instance, nobody needs to know that the client left."""
 
 
-class _Client:
+Greeted = Callable[["ClientConnection", dict[str, object], "Manager"], Awaitable[None]]
+"""Serves one client that has greeted; returns when it is done with it."""
+
+
+class ClientConnection:
     """One connection: two descriptors of the same socket, so that each side ends by itself."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -178,6 +254,12 @@ class _Client:
             except ValueError:
                 raise GreetingError(NO_GREETING) from None
         return None
+
+    async def ended(self) -> None:
+        """Wait until the client has closed its side."""
+        while not self.source.ended:
+            self._news = anyio.Event()
+            await self._news.wait()
 
     def take_early(self) -> bytes:
         """What came behind the greeting."""

@@ -7,20 +7,19 @@ other, but for the turns that bound cold starts.
 
 import importlib.metadata
 import socket
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-import anyio
 from anyio.abc import TaskGroup
 
 from supervisor.config.models import Configuration, Server
+from supervisor.core.ending import UNASKED
 from supervisor.core.errors import (
     NotQuarantinedError,
     UnknownInstanceError,
     UnknownServerError,
 )
-from supervisor.core.ids import InstanceId, ServerName, SessionKey
+from supervisor.core.ids import SHARED, InstanceId, ServerName, SessionKey
 from supervisor.core.places import Places
 from supervisor.core.report import CleanupReport, Outcome, Reason
 from supervisor.core.shutdown_events import Stage
@@ -28,6 +27,7 @@ from supervisor.core.views import (
     InstanceView,
     ReloadAnswer,
     RestartAnswer,
+    ServerState,
     ServerView,
     StartAnswer,
     StatusView,
@@ -40,21 +40,17 @@ from supervisor.manager.archive import Archive
 from supervisor.manager.measuring import metrics_text
 from supervisor.manager.reloading import Reloader
 from supervisor.manager.restarts import Restarts
+from supervisor.manager.runtimes import Runtimes
+from supervisor.manager.session_channels import SessionChannels
 from supervisor.manager.starts import Starts
+from supervisor.manager.stderr_taps import StderrTaps
+from supervisor.manager.stops import Stops
 from supervisor.process.custody import Custody, Held
 from supervisor.process.instance import Instance
 from supervisor.telemetry.events import EventLog
 from supervisor.telemetry.metrics import Metrics
 from supervisor.telemetry.server_logs import ServerLogs
-
-LAST_WORD_PATIENCE_S: Final = 0.1
-"""How much longer than the budget the daemon waits for verdicts that are due at its end."""
-
-
-UNASKED: Final[frozenset[Reason]] = frozenset(
-    {"crash", "output_closed", "relay_lost", "anchor_lost"}
-)
-"""Reasons of ends that nobody had asked for: they are errors, and may be followed by a restart."""
+from supervisor.transport.channel import Channel
 
 
 class Manager:
@@ -63,10 +59,13 @@ class Manager:
     Attributes:
         custody: holds the processes.
         errors: the sentence of the last failed start, or of the last crash, by server.
-        clients: how many clients are attached, by instance.
+        channels: the byte channel of each instance.
+        sessions: the instances of named sessions.
+        runtimes: the sessions as their clients see them.
+        taps: who reads the stderr of which server.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what one daemon has
         self,
         configuration: Configuration,
         places: Places,
@@ -74,13 +73,14 @@ class Manager:
         custody: Custody,
         tasks: TaskGroup,
         logs: ServerLogs | None = None,
+        *,
+        fingerprint_key: bytes,
     ) -> None:
         self.configuration = configuration
         self.custody: Final = custody
         self.logs = logs
         self.errors: Final[dict[ServerName, str]] = {}
         self.failed: Final[set[ServerName]] = set()
-        self.clients: Final[dict[InstanceId, int]] = defaultdict(int)
         self.events: Final = events
         self.metrics: Final = Metrics(
             configuration.servers, version=importlib.metadata.version("mcp-supervisord")
@@ -90,8 +90,15 @@ class Manager:
         self._reloader: Final = Reloader(self, places.config_file)
         self._daemon: Final = snapshots.Daemon(places, events.run)
         self._archive: Final = Archive()
+        self._stops: Final = Stops(self)
         self._starts: Final = Starts(self, configuration.settings.start_concurrency)
-        self._keys: Final[dict[tuple[SessionKey, ServerName], anyio.Lock]] = {}
+        self.channels: Final[dict[InstanceId, Channel]] = {}
+        self.sessions: Final = SessionChannels(self, tasks)
+        self.runtimes: Final = Runtimes(
+            self, tasks, fingerprint_key, configuration.settings.start_concurrency
+        )
+        self.taps: Final = StderrTaps()
+        self._tasks: Final = tasks
         self.stopping = False
         custody.on_verdict = self._judged
 
@@ -99,14 +106,16 @@ class Manager:
 
     def status(self) -> StatusView:
         """The daemon and all that it holds, as it is now."""
+        turns, cold = self._starts.turns, self.runtimes.cold_starts
         return self._daemon.status(
             configuration=self.configuration,
             servers=self.servers(),
             instances=self.instances(),
             stopping=self.stopping,
             fork_server_pid=self.custody.fork_server_pid,
-            starting=self._starts.turns.borrowed_tokens,
-            waiting=self._starts.turns.statistics().tasks_waiting,
+            sessions=self.runtimes.views(),
+            starting=max(turns.borrowed_tokens, cold.borrowed_tokens),
+            waiting=turns.statistics().tasks_waiting + cold.statistics().tasks_waiting,
         )
 
     def servers(self) -> tuple[ServerView, ...]:
@@ -120,14 +129,21 @@ class Manager:
             UnknownServerError: there is no such server.
         """
         record = self.record(name)
-        instances = [held.instance for held in self.held(name)]
+        instances = [self._view(held) for held in self.held(name)]
         pace = self.restarts.pace(name) or snapshots.Pace()
         failed = name in self.failed
         return snapshots.server(record, instances, self.errors.get(name), pace, failed=failed)
 
+    def state_in_session(self, name: ServerName, session: SessionKey) -> ServerState:
+        """The state of a server in one session, as it was observed."""
+        record, where = self.record(name), self._where(name, session)
+        views = [self._view(held) for held in self.held(name, where)]
+        waiting = where in self.restarts.due(name)
+        return snapshots.server_state(record, views, failed=name in self.failed, waiting=waiting)
+
     def instances(self, *, quarantined: bool | None = None) -> tuple[InstanceView, ...]:
         """The families that are not confirmed gone, sorted by server and id."""
-        views = (snapshots.instance(held, self.clients[held.instance.id]) for held in self.held())
+        views = map(self._view, self.held())
         return tuple(v for v in views if quarantined is None or v.quarantined == quarantined)
 
     def instance(self, instance: InstanceId) -> InstanceView:
@@ -136,7 +152,7 @@ class Manager:
         Raises:
             UnknownInstanceError: it is not listed (any more).
         """
-        return snapshots.instance(self._find(instance), self.clients[instance])
+        return self._view(self._find(instance))
 
     def reports(self, *, outcome: Outcome | None = None) -> tuple[CleanupReport, ...]:
         """The cleanup reports that are kept, oldest first."""
@@ -169,21 +185,32 @@ class Manager:
         self.forget_failures(name)  # a start by hand tries at once
         return await self.start_again(name, session)
 
+    async def start_wanted(self) -> None:
+        """Start the shared servers that are to run from the daemon's start on."""
+        await self._starts.start_wanted()
+
     async def start_again(self, name: ServerName, session: SessionKey) -> StartAnswer:
         """The same for a restart that was due, which keeps count."""
-        async with self._keys.setdefault((session, name), anyio.Lock()):
+        session = self._where(name, session)
+        async with self.sessions.lock(session, name):
             for held in self.held(name, session):
                 if not held.instance.stopping and not held.instance.quarantined:
                     return StartAnswer(instance=self.instance(held.instance.id), started=False)
             held = await self.spawn(self.record(name), session)
-            held.family.discard_output()
             return StartAnswer(instance=self.instance(held.instance.id), started=True)
 
     async def spawn(
         self, record: Server, session: SessionKey | None, cwd: str | None = None
     ) -> Held:
         """Start a new instance: of a session, or a private one; see `Starts.spawn`."""
-        return await self._starts.spawn(record, session, cwd)
+        held = await self._starts.spawn(record, session, cwd)
+        channel = Channel(held, record.calls, self.events, self.metrics, private=session is None)
+        self.channels[held.instance.id] = channel
+        channel.handshake.on_ready = lambda: self._got_ready(record.name)
+        await self._tasks.start(channel.run)
+        if session is not None:
+            self.sessions.add(channel, cwd)
+        return held
 
     # Stop
 
@@ -195,14 +222,15 @@ class Manager:
         Raises:
             UnknownServerError: there is no such server.
         """
+        where = None if session is None else self._where(name, session)
         self.record(name)
-        self.restarts.cancel_all(name, session)
-        held = self.held(name, session)
-        return await self._stop(held, "stop", force=force, verify=verify)
+        self.restarts.cancel_all(name, where)
+        held = self.held(name, where)
+        return await self._stops.stop(held, "stop", force=force, verify=verify)
 
     async def stop_held(self, held: Iterable[Held], reason: Reason) -> StopAnswer:
         """Stop these instances in parallel; answers when all are decided."""
-        return await self._stop(held, reason, force=False, verify=False)
+        return await self._stops.stop(held, reason, force=False, verify=False)
 
     async def stop_instance(self, instance: InstanceId, *, force: bool, verify: bool) -> StopAnswer:
         """Stop one instance; answers when decided.
@@ -210,7 +238,7 @@ class Manager:
         Raises:
             UnknownInstanceError: it is not listed.
         """
-        return await self._stop([self._find(instance)], "stop", force=force, verify=verify)
+        return await self._stops.stop([self._find(instance)], "stop", force=force, verify=verify)
 
     async def restart(
         self, name: ServerName, session: SessionKey, *, force: bool, verify: bool
@@ -220,9 +248,8 @@ class Manager:
         Raises:
             SupervisorError: the new one cannot be started.
         """
-        self.record(name)
-        held = self.held(name, session)
-        stopped = await self._stop(held, "restart", force=force, verify=verify)
+        held = self.held(name, self._where(name, session))
+        stopped = await self._stops.stop(held, "restart", force=force, verify=verify)
         if stopped.outcome == "unconfirmed":
             return RestartAnswer(outcome="unconfirmed", reports=stopped.reports, instance=None)
         started = await self.start(name, session)
@@ -234,41 +261,11 @@ class Manager:
     async def stop_all(self, reason: Reason, *, budget_s: float) -> StopSummary:
         """Stop every instance in parallel; answers within `budget_s` seconds."""
         self.stopping = True
-        budget_at = anyio.current_time() + budget_s
-        asked = self.held()
-        for held in asked:
-            held.instance.request_stop(reason, budget_at=budget_at)
-        with anyio.move_on_at(budget_at + LAST_WORD_PATIENCE_S):
-            for held in asked:
-                await held.instance.wait_settled()
-        unconfirmed = len(self.held())
-        return StopSummary(confirmed=len(asked) - unconfirmed, unconfirmed=unconfirmed)
+        return await self._stops.stop_all(reason, budget_s=budget_s)
 
     def force_stops(self) -> None:
         """Hurry every stop that is under way: SIGKILL is due now."""
-        for held in self.held():
-            if held.instance.stopping:
-                held.instance.request_stop(held.instance.state.reason, force=True)
-
-    async def _stop(
-        self, held: Iterable[Held], reason: Reason, *, force: bool, verify: bool
-    ) -> StopAnswer:
-        asked = [h.instance for h in held]
-        for instance in asked:
-            if not instance.stopping:
-                self.events.record(
-                    "stop_requested",
-                    server=instance.server,
-                    instance=instance.id,
-                    session=instance.session,
-                    reason=reason,
-                )
-            instance.request_stop(reason, force=force, verify=verify)
-        reports = tuple([await instance.wait_settled() for instance in asked])
-        if not reports:
-            return StopAnswer(outcome="nothing_running", reports=())
-        confirmed = all(report.outcome == "confirmed" for report in reports)
-        return StopAnswer(outcome="confirmed" if confirmed else "unconfirmed", reports=reports)
+        self._stops.force()
 
     async def release(self, instance: InstanceId) -> CleanupReport:
         """Give a quarantined instance up; answers the amended report.
@@ -305,7 +302,13 @@ class Manager:
     def take_configuration(self, fresh: Configuration) -> None:
         """What is started from now on follows `fresh`."""
         self.configuration = fresh
+        for channel in self.channels.values():
+            record = fresh.servers.get(channel.server)
+            if record is not None:
+                channel.limits = record.calls
+        self.sessions.look_again()
         self._starts.turns.total_tokens = fresh.settings.start_concurrency
+        self.runtimes.cold_starts.total_tokens = fresh.settings.start_concurrency
         self.metrics.know_servers(fresh.servers)
 
     def forget_failures(self, name: ServerName) -> None:
@@ -320,9 +323,11 @@ class Manager:
 
     # What happened
 
-    async def serve_clients(self, listener: socket.socket) -> None:
-        """Serve the clients of `mcp.sock` on a listening, non-blocking socket until cancelled."""
-        await clients.serve(listener, self)
+    async def serve_clients(
+        self, listener: socket.socket, greetings: Mapping[str, clients.Greeted]
+    ) -> None:
+        """Serve the clients of `mcp.sock` until cancelled; see `clients.serve`."""
+        await clients.serve(listener, self, greetings)
 
     def children_changed(self) -> None:
         """SIGCHLD came: some child of ours has changed its state."""
@@ -344,6 +349,10 @@ class Manager:
             )
         self._starts.swept.set()
 
+    def _got_ready(self, name: ServerName) -> None:
+        self.restarts.got_ready(name)
+        self.errors.pop(name, None)
+
     def _judged(self, instance: Instance) -> None:
         report = instance.report
         if report is None:
@@ -352,9 +361,15 @@ class Manager:
         self._archive.keep(report)
         self.metrics.stopped(report)
         confirmed = instance.state.stage is Stage.CONFIRMED
+        # a server that died of the question for its revision is started again at once
+        counts = report.reason in UNASKED and not self.sessions.probing(instance.id)
         if confirmed:
-            self.clients.pop(instance.id, None)
-        if report.reason in UNASKED:
+            self.channels.pop(instance.id, None)
+            self.sessions.forget(instance.id)
+        if report.reason == "start_failed":
+            self.restarts.start_failed(instance.server)
+            self.errors.setdefault(instance.server, snapshots.death_sentence(report))
+        if counts:
             self.errors[instance.server] = snapshots.death_sentence(report)
             if confirmed and not self.stopping:
                 uptime_s = instance.requested_at - instance.started_at
@@ -390,6 +405,13 @@ class Manager:
             if name in {None, held.instance.server} and session in {None, held.instance.session}
         ]
         return sorted(found, key=lambda held: (held.instance.server, held.instance.id))
+
+    def _where(self, name: ServerName, session: SessionKey) -> SessionKey:
+        """Under which key the instance of a session is held: of a shared server, that of all."""
+        return SHARED if self.record(name).scope == "shared" else session
+
+    def _view(self, held: Held) -> InstanceView:
+        return snapshots.instance(held, self.channels.get(held.instance.id))
 
     def _find(self, instance: InstanceId) -> Held:
         held = self.custody.held.get(instance)

@@ -8,6 +8,7 @@ import anyio
 from supervisor.config.models import Configuration
 from supervisor.core.places import Places
 from supervisor.linux.unix_socket import ensure_private_dir
+from supervisor.manager.installation import installation_key
 from supervisor.manager.manager import Manager
 from supervisor.process.custody import Custody
 from supervisor.process.plumbing import Inheritance
@@ -44,10 +45,19 @@ async def open_manager(
     logs = ServerLogs(f"{places.state_dir}/logs/servers")
     custody = Custody(records, inheritance, logs=logs)
     async with logs.running(), custody.open(), anyio.create_task_group() as tasks:
-        manager = Manager(configuration, places, events, custody, tasks, logs)
+        manager = Manager(
+            configuration,
+            places,
+            events,
+            custody,
+            tasks,
+            logs,
+            fingerprint_key=installation_key(places.state_dir),
+        )
 
         async def sweep_then_start() -> None:
             manager.take_swept(await sweep(records))
+            await manager.start_wanted()
 
         tasks.start_soon(sweep_then_start)
         yield manager

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -15,6 +16,7 @@ from supervisor.core.ids import ServerName, SessionKey
 from supervisor.core.reload import ReloadPlan, plan_reload
 from supervisor.core.report import CleanupReport
 from supervisor.core.views import ReloadAnswer
+from supervisor.process.custody import Held
 from supervisor.telemetry.masking import add_secrets
 
 if TYPE_CHECKING:
@@ -96,10 +98,24 @@ class Reloader:
             for held in replaced
             if held.instance.session is not None and held.instance.server in plan.changed
         }
+        await self._let_calls_end(replaced)
         stopped = await manager.stop_held(replaced, "reload")
         for session, name in sorted(sessions):
             await self._start(name, session)
         return stopped.reports
+
+    async def _let_calls_end(self, replaced: Iterable[Held]) -> None:
+        """Wait until nothing is in flight on what goes, each for its stop's deadline at most."""
+
+        async def wait(held: Held) -> None:
+            channel = self._manager.channels.get(held.instance.id)
+            if channel is not None:
+                with anyio.move_on_after(held.instance.policy.deadline_s):
+                    await channel.wait_quiet()
+
+        async with anyio.create_task_group() as tasks:
+            for held in replaced:
+                tasks.start_soon(wait, held)
 
     async def _start(self, name: ServerName, session: SessionKey) -> None:
         try:

@@ -16,7 +16,7 @@ from supervisor.core.errors import LaunchFailedError, ServerBackingOffError, Sup
 from supervisor.core.ids import ServerName, SessionKey
 from supervisor.core.launch_failure import WILL_NOT_MEND
 from supervisor.core.report import CleanupReport, ExitStatus
-from supervisor.core.restart import Again, GiveUp, History, is_abnormal, plan_restart
+from supervisor.core.restart import Again, GiveUp, History, backoff_s, is_abnormal, plan_restart
 from supervisor.manager.snapshots import Pace
 
 if TYPE_CHECKING:
@@ -37,6 +37,14 @@ class _Track:
     waiting: anyio.CancelScope | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _InVain:
+    """Starts in a row that failed, of whichever session, and when the next one may be tried."""
+
+    failures: int = 0
+    next_at: float = 0.0
+
+
 class Restarts:
     """What is remembered of ends, and the restarts that are due."""
 
@@ -44,6 +52,7 @@ class Restarts:
         self._manager = manager
         self._tasks = tasks
         self._tracks: dict[Key, _Track] = {}
+        self._in_vain: dict[ServerName, _InVain] = {}
 
     def ended(self, key: Key, report: CleanupReport, uptime_s: float) -> None:
         """An instance is confirmed gone that nobody had asked to end."""
@@ -74,6 +83,7 @@ class Restarts:
 
     def forget(self, name: ServerName) -> None:
         """Its configuration has changed, or somebody starts it by hand: begin at zero."""
+        self._in_vain.pop(name, None)
         for key in [key for key in self._tracks if key[1] == name]:
             self.cancel(key)
             del self._tracks[key]
@@ -91,16 +101,31 @@ class Restarts:
             next_start_in_s=round(max(0.0, min(due) - now), 3) if due else None,
         )
 
+    def start_failed(self, name: ServerName) -> None:
+        """A server could not be started or did not get ready; no session tries before its time."""
+        record = self._manager.configuration.servers.get(name)
+        if record is not None:
+            failures = self._in_vain.get(name, _InVain()).failures + 1
+            chance = random.random()  # noqa: S311 - spreads restarts, guards nothing
+            wait_s = backoff_s(record.restart, failures, chance)
+            self._in_vain[name] = _InVain(failures, anyio.current_time() + wait_s)
+
+    def got_ready(self, name: ServerName) -> None:
+        """A server with this configuration has answered: it can be started."""
+        self._in_vain.pop(name, None)
+
     async def wait_turn(self, key: Key) -> None:
-        """Let a start on demand wait for the backoff of an earlier end.
+        """Let a start on demand wait for the backoff of an earlier end, or of a failed start.
 
         Raises:
             ServerBackingOffError: the wait would be too long.
         """
         track = self._tracks.get(key)
-        if track is None or track.history.next_at is None or track.waiting is not None:
+        ended_at = None if track is None else track.history.next_at
+        next_at = max(ended_at or 0.0, self._in_vain.get(key[1], _InVain()).next_at)
+        if not next_at:
             return
-        left_s = track.history.next_at - anyio.current_time()
+        left_s = next_at - anyio.current_time()
         if left_s > PATIENCE_S:
             why = self._manager.errors.get(key[1], "it ended by itself")
             raise ServerBackingOffError(key[1], left_s, why)

@@ -9,6 +9,7 @@ from typing import Final
 import anyio
 
 from supervisor.config.models import Configuration, Server
+from supervisor.core.ending import how_it_ended
 from supervisor.core.places import Places
 from supervisor.core.report import CleanupReport, ExitStatus
 from supervisor.core.shutdown_events import Stage
@@ -28,8 +29,15 @@ from supervisor.linux.limits import descriptors
 from supervisor.process.custody import Held
 from supervisor.process.instance import Instance
 from supervisor.telemetry.events import utc_now
+from supervisor.transport.channel import Channel
 
-_RANK: Final[tuple[InstanceState, ...]] = ("unconfirmed", "stopping", "starting", "alive")
+_RANK: Final[tuple[InstanceState, ...]] = (
+    "unconfirmed",
+    "stopping",
+    "starting",
+    "alive",
+    "ready",
+)
 """Which of several instances a server's state speaks of: the one that needs a look."""
 
 
@@ -48,6 +56,7 @@ class Daemon:
         *,
         configuration: Configuration,
         servers: tuple[ServerView, ...],
+        sessions: tuple[SessionView, ...],
         instances: tuple[InstanceView, ...],
         stopping: bool,
         fork_server_pid: int | None,
@@ -71,7 +80,7 @@ class Daemon:
                 fork_server_pid=fork_server_pid,
             ),
             servers=servers,
-            sessions=_sessions(instances),
+            sessions=sessions,
             instances=instances,
             queue=QueueView(starting=starting, waiting=waiting),
             limits=LimitsView(
@@ -84,26 +93,28 @@ class Daemon:
         )
 
 
-def instance(held: Held, clients: int) -> InstanceView:
+def instance(held: Held, channel: Channel | None) -> InstanceView:
     """One instance as it is now."""
     it, family = held.instance, held.family
     return InstanceView(
         id=it.id,
         server=it.server,
         session=it.session,
-        state=_instance_state(held),
+        state=_instance_state(held, channel),
         pid=None if family.server is None else family.server.pid,
         pgid=None if family.anchor is None else family.anchor.pid,
         relay_pid=family.relay_pid,
         anchor_pid=None if family.anchor is None else family.anchor.pid,
         started_at_utc=it.started_at_utc,
         uptime_s=_since(it.started_at),
-        protocol_version=None,
-        clients=clients,
-        calls_in_flight=0,
+        protocol_version=None if channel is None else channel.handshake.protocol_version,
+        clients=0 if channel is None else channel.clients,
+        calls_in_flight=0 if channel is None else channel.calls_in_flight,
         stop=_stop(it),
         quarantined=it.quarantined,
         stderr_tail=family.tail.lines(),
+        stray_lines=0 if channel is None else channel.strays.count,
+        first_stray_lines=() if channel is None else channel.strays.first(),
     )
 
 
@@ -118,7 +129,7 @@ class Pace:
 
 def server(
     record: Server,
-    instances: Sequence[Instance],
+    instances: Sequence[InstanceView],
     error: str | None,
     pace: Pace,
     *,
@@ -126,9 +137,8 @@ def server(
 ) -> ServerView:
     """One configured server and what has become of it."""
     problem = " ".join(record.problems) or None
-    state = _server_state(record, instances, failed=failed or bool(problem))
-    if state == "idle" and pace.next_start_in_s is not None:
-        state = "backoff"
+    waiting = pace.next_start_in_s is not None
+    state = server_state(record, instances, failed=failed or bool(problem), waiting=waiting)
     return ServerView(
         name=record.name,
         state=state,
@@ -144,42 +154,41 @@ def server(
 
 def death_sentence(report: CleanupReport) -> str:
     """Why an instance ended that nobody had asked to end, for people."""
-    ended = report.exit
-    if report.reason == "output_closed":
-        how = "closed its output while it was alive"
-    elif report.reason in {"relay_lost", "anchor_lost"}:
-        how = f"was ended because its {report.reason.removesuffix('_lost')} had died"
-    elif ended.signal is not None:
-        how = f"was ended by signal {ended.signal}"
-    elif ended.code is not None:
-        how = f"exited with code {ended.code}"
-    else:
-        how = "exited"
+    how = how_it_ended(report.reason, report.exit.code, report.exit.signal)
     last = f"; its last line on stderr: {report.last_stderr[-1]}" if report.last_stderr else ""
     return f"Server {report.server!r} {how}{last}."
 
 
-def _instance_state(held: Held) -> InstanceState:
+def _instance_state(held: Held, channel: Channel | None) -> InstanceState:
     if held.instance.quarantined:
         return "unconfirmed"
     if held.instance.state.stage is not Stage.RUNNING:
         return "stopping"
-    return "starting" if held.family.server is None else "alive"
+    if held.family.server is None:
+        return "starting"
+    return "ready" if channel is not None and channel.handshake.ready else "alive"
 
 
-def _server_state(record: Server, instances: Sequence[Instance], *, failed: bool) -> ServerState:
-    states: set[InstanceState] = set()
-    for it in instances:
-        if it.quarantined:
-            states.add("unconfirmed")
-        else:
-            states.add("stopping" if it.state.stage is not Stage.RUNNING else "alive")
+def server_state(
+    record: Server, instances: Sequence[InstanceView], *, failed: bool, waiting: bool
+) -> ServerState:
+    """The state of a server with these instances.
+
+    Args:
+        record: as configured.
+        instances: all of them, or those of one session.
+        failed: whether it is not started again by itself.
+        waiting: whether it is, after a while.
+    """
+    states = {view.state for view in instances}
     for state in _RANK:
         if state in states:
             return state
     if not record.enabled:
         return "disabled"
-    return "failed" if failed else "idle"
+    if failed:
+        return "failed"
+    return "backoff" if waiting else "idle"
 
 
 def _stop(it: Instance) -> StopView | None:
@@ -188,14 +197,6 @@ def _stop(it: Instance) -> StopView | None:
         return None
     left_s = max(0.0, schedule.deadline_at - anyio.current_time())
     return StopView(stage=it.state.stage.value, deadline_in_s=round(left_s, 3))
-
-
-def _sessions(instances: tuple[InstanceView, ...]) -> tuple[SessionView, ...]:
-    held: dict[str, list[str]] = {}
-    for view in instances:
-        if view.session is not None:
-            held.setdefault(view.session, []).append(view.id)
-    return tuple(SessionView(key=key, instances=tuple(held[key])) for key in sorted(held))
 
 
 def _since(at: float) -> float:

@@ -12,9 +12,10 @@ from supervisor.core.errors import (
     ServerDisabledError,
     ServerRecordError,
     ShuttingDownError,
+    SupervisorError,
     TooManyInstancesError,
 )
-from supervisor.core.ids import ServerName, SessionKey
+from supervisor.core.ids import SHARED, ServerName, SessionKey
 from supervisor.core.launch import LaunchSpec
 from supervisor.process.custody import Held
 
@@ -93,6 +94,23 @@ class Starts:
         )
         return held
 
+    async def start_wanted(self) -> None:
+        """Start the shared servers that are to run from the daemon's start on."""
+        manager = self._manager
+
+        async def start(name: ServerName) -> None:
+            try:
+                await manager.start_again(name, SHARED)
+            except SupervisorError as error:
+                manager.events.record(
+                    "autostart_failed", level="warning", server=name, reason=str(error)
+                )
+
+        async with anyio.create_task_group() as tasks:
+            for name, record in manager.configuration.servers.items():
+                if record.autostart and record.enabled and record.scope == "shared":
+                    tasks.start_soon(start, name)
+
     def _startable(self, record: Server) -> LaunchSpec:
         manager = self._manager
         if manager.stopping:
@@ -107,8 +125,13 @@ class Starts:
         return record.launch
 
     async def _make_way(self, name: ServerName, session: SessionKey) -> None:
-        """Wait for a stop under way; refuse while its cleanup is unconfirmed."""
-        for held in self._manager.held(name, session):
+        """Wait for stops under way; refuse while a cleanup is unconfirmed."""
+        ending = [
+            held
+            for held in self._manager.held(name, session)
+            if held.instance.stopping or held.instance.quarantined
+        ]
+        for held in ending:
             report = await held.instance.wait_settled()
             if report.outcome == "unconfirmed" and not report.released:
                 alive = tuple(f"{s.pid} ({s.command})" for s in report.survivors)

@@ -41,6 +41,7 @@ class Family:
         relay: identity of the relay, from `hello` on, or None.
         anchor: identity of the anchor, likewise; `server` of the server.
         exit: how the server ended, once a wait status says so.
+        on_exit: called when the server is seen to have exited, and again once it is known how.
         known: every process that was ever reported, by identity.
         sessions: numbers of sessions and groups that only this family can have.
         leftovers: what outlived the server, with its command line.
@@ -75,9 +76,15 @@ class Family:
         self.fed_to_the_end = False
         self.relay_pid: Pid | None = None
         self._on_output_end: Callable[[], None] = _nothing
+        self.on_exit: Callable[[], None] = _nothing
         self._relay_pidfd = -1
         self._server_pidfd = -1
         self._watches: list[Watch] = []
+
+    def take_exit(self, exited: "Exited") -> None:
+        """A wait status says how the server ended."""
+        self.exit = exited
+        self.on_exit()
 
     # From the first pipe to hello
 
@@ -208,6 +215,7 @@ class Family:
     def _server_exited(self) -> None:
         self._unwatch(self._server_pidfd)
         self.learn("server_exited", "its pidfd is readable")
+        self.on_exit()
 
     def _relay_exited(self) -> None:
         self._unwatch(self._relay_pidfd)

@@ -78,7 +78,7 @@ class Hearing:
 
     def _exited(self, fields: dict[str, str]) -> None:
         exited = Exited.from_wait_status(int(fields["status"]))
-        self._family.exit = exited
+        self._family.take_exit(exited)
         self._learn("server_exited", "confirmed", str(exited))
 
     def _orphan(self, fields: dict[str, str]) -> None:

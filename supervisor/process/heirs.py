@@ -262,7 +262,7 @@ class Heirs:
     def _tell_exit(self, identity: Identity, exited: Exited) -> None:
         for drain in self._drains.values():
             if drain.family.server == identity:
-                drain.family.exit = exited
+                drain.family.take_exit(exited)
                 drain.family.learn("server_exited", str(exited))
 
     def _send(self, drain: _Drain, living: tuple[Orphan, ...], anchor: Orphan | None) -> None:

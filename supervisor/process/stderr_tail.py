@@ -23,10 +23,14 @@ def _nothing() -> None:
 
 
 class StderrTail:
-    """Collects one server's stderr."""
+    """Collects one server's stderr.
+
+    Attributes:
+        secrets: texts that are masked.
+    """
 
     def __init__(self, secrets: frozenset[str]) -> None:
-        self._secrets = secrets
+        self.secrets = secrets
         self._lines: deque[str] = deque(maxlen=TAIL_LINES)
         self._partial = b""
         self._followers: list[Callable[[bytes], None]] = []
@@ -70,7 +74,7 @@ class StderrTail:
             self._followers.remove(follower)
 
     def _keep(self, line: bytes) -> None:
-        text = mask(line.decode("utf-8", "replace").rstrip("\r"), self._secrets)
+        text = mask(line.decode("utf-8", "replace").rstrip("\r"), self.secrets)
         harmless = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in text)
         if harmless.strip():
             self._lines.append(harmless[:LINE_CHARS])

@@ -11,7 +11,7 @@ import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 import anyio
@@ -47,9 +47,14 @@ class Event:
     data: Mapping[str, JsonValue]
 
 
-def utc_now() -> str:
-    """The wall time in RFC 3339 with milliseconds, for people; nothing is decided by it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def utc_now(*, in_s: float = 0.0) -> str:
+    """The wall time in RFC 3339 with milliseconds, for people; nothing is decided by it.
+
+    Args:
+        in_s: that of so many seconds later.
+    """
+    then = datetime.now(UTC) + timedelta(seconds=in_s)
+    return then.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class EventLog:

@@ -128,6 +128,7 @@ def test_every_command_has_a_help_with_an_example(tmp_runtime: Path) -> None:
         "reload",
         "reports",
         "restart",
+        "serve",
         "shutdown",
         "start",
         "status",

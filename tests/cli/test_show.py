@@ -43,8 +43,8 @@ SERVER  STATE  INSTANCES  COMMAND
 docs    idle   0          npx docs-server
 git     alive  1          uvx mcp-server-git
 
-INSTANCE          SERVER  SESSION  STATE  PID   UP         STOP
-0123456789abcdef  git     default  alive  4712  3 min 2 s  -
+INSTANCE          SERVER  SESSION  STATE  PID   UP         CLIENTS  CALLS  STOP
+0123456789abcdef  git     default  alive  4712  3 min 2 s  1        0      -
 """,
         "",
     )
@@ -89,13 +89,26 @@ missing  failed  0          mcp-no-such-command
 
 missing: Server 'missing' cannot be started: command not found in PATH /usr/bin:/bin.
 
-INSTANCE          SERVER  SESSION  STATE        PID   UP         STOP
-0123456789abcdef  git     -        stopping     -     3 min 2 s  terminating, deadline in 2.5 s
-ffffffffffffffff  git     default  unconfirmed  4712  3 min 2 s  quarantined
+INSTANCE          SERVER  SESSION  STATE        PID   UP         CLIENTS  CALLS  STOP
+0123456789abcdef  git     -        stopping     -     3 min 2 s  1        0      \
+terminating, deadline in 2.5 s
+ffffffffffffffff  git     default  unconfirmed  4712  3 min 2 s  1        0      quarantined
 
 ffffffffffffffff (git) is quarantined; `mcpctl reports --unconfirmed --json` says what is left, \
 `mcpctl release ffffffffffffffff` gives it up.
 """
+    )
+
+
+def test_status_shows_what_a_server_writes_to_stdout_that_does_not_belong_there(
+    daemon: FakeDaemon,
+) -> None:
+    """The classic fault of a server, told with its first line."""
+    noisy = replace(INSTANCE_VIEW, stray_lines=3, first_stray_lines=("Server ready!", "b", "c"))
+    daemon.answer("GET", "/v1/status", replace(STATUS, instances=(noisy,)))
+    assert mcpctl(daemon.runtime_dir, "status").out.endswith(
+        "\n\n0123456789abcdef (git) wrote 3 lines to stdout that are no JSON-RPC; "
+        "the first: Server ready!\n"
     )
 
 

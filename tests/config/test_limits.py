@@ -222,13 +222,27 @@ def test_a_key_that_nothing_reads_in_a_policy_is_warned_of(files: Files, tmp_pat
     assert "field restart.maxRestarts: this key is not known" in unknown[1]
 
 
-def test_a_shared_server_waits_for_its_release(files: Files) -> None:
-    """Its record is right, so that the file need not be written twice; only it cannot start."""
-    server = files.server(scope="shared")
+def test_a_server_says_who_shares_it_and_which_tools_are_offered(files: Files) -> None:
+    """Each session has its own unless the record says otherwise; all tools are offered."""
+    plain, server = (
+        files.server(),
+        files.server(
+            scope="shared",
+            supportsParallelToolCalls=True,
+            toolFilter={"include": ["read_*"], "exclude": ["read_secret"]},
+        ),
+    )
 
-    assert (server.scope, server.launch) == ("shared", None)
-    (problem,) = server.problems
-    assert "server 'git', field scope: shared servers come with a later release" in problem
+    assert (plain.scope, plain.parallel, plain.tool_filter.allows("drop")) == (
+        "session",
+        False,
+        True,
+    )
+    assert (server.scope, server.parallel, server.problems) == ("shared", True, ())
+    offered = [
+        tool for tool in ("read_file", "read_secret", "drop") if server.tool_filter.allows(tool)
+    ]
+    assert offered == ["read_file"]
 
 
 def test_limits_of_the_daemon_are_read(files: Files) -> None:

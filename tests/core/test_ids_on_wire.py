@@ -202,7 +202,7 @@ class Channel(RuleBasedStateMachine):
         """The daemon cancels on its own."""
         one = self.find(client, id_token)
         wire_id = self.wire_ids.give_up(client, id_token)
-        assert wire_id == (None if one is None else int(one.wire))
+        assert wire_id == (None if one is None else one.wire)
         if one is not None:
             one.state = "given up"
 
@@ -210,7 +210,7 @@ class Channel(RuleBasedStateMachine):
     def a_client_leaves(self, client: int) -> None:
         """Its requests are to be cancelled, those made of it to be refused."""
         forgotten = self.wire_ids.forget(client)
-        assert forgotten.wire_ids == tuple(int(one.wire) for one in self.open_of(client))
+        assert forgotten.wire_tokens == tuple(one.wire for one in self.open_of(client))
         assert sorted(forgotten.server_ids) == sorted(
             token for token, (asked, _) in self.asked.items() if asked == client
         )
@@ -222,7 +222,8 @@ class Channel(RuleBasedStateMachine):
     def the_server_dies(self) -> None:
         """Everyone who waits is named, with the original id."""
         left = [one for one in self.requests if one.state == "open"]
-        assert self.wire_ids.fail_all() == [(one.client, one.id_token) for one in left]
+        failed = [(one.client, one.id_token) for one in self.wire_ids.fail_all()]
+        assert failed == [(one.client, one.id_token) for one in left]
         for one in left:
             one.state = "given up"
         self.asked = {}
@@ -276,7 +277,7 @@ class Channel(RuleBasedStateMachine):
         """Nothing is lost, nothing is left."""
         open_ones = [one for one in self.requests if one.state == "open"]
         assert [
-            (b"%d" % one.wire_id, one.client, one.id_token, one.progress_token, one.method)
+            (one.wire_token, one.client, one.id_token, one.progress_token, one.method)
             for one in self.wire_ids.in_flight()
         ] == [(one.wire, one.client, one.id_token, one.token, one.method) for one in open_ones]
         for client in (1, 2, 3):

@@ -12,7 +12,7 @@ What clients of `mcp.sock` send comes back.
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +42,7 @@ from supervisor.core.views import (
 from supervisor.daemon import detach, run
 from supervisor.daemon.main import main
 from supervisor.daemon.ports import Manager
+from supervisor.manager.clients import Greeted
 from supervisor.telemetry.events import EventLog
 
 if TYPE_CHECKING:
@@ -157,6 +158,11 @@ class FakeManager(Manager):
     async def release(self, instance: InstanceId) -> CleanupReport:
         raise UnknownInstanceError(instance)
 
+    @property
+    @override
+    def runtimes(self) -> None:
+        return None
+
     @override
     async def stop_all(self, reason: Reason, *, budget_s: float) -> Summary:
         self._events.record("all_asked_to_stop", reason=reason, budget_s=budget_s)
@@ -170,7 +176,9 @@ class FakeManager(Manager):
         self._forced.set()
 
     @override
-    async def serve_clients(self, listener: socket.socket) -> None:
+    async def serve_clients(
+        self, listener: socket.socket, greetings: Mapping[str, Greeted]
+    ) -> None:
         if "FAKE_DIES" in os.environ:
             message = "a bug in the clients' task"
             raise ZeroDivisionError(message)

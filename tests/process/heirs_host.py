@@ -68,6 +68,10 @@ class Claimant:
         """Know one more of its own."""
         self.identities |= {identity}
 
+    def take_exit(self, exited: Exited) -> None:
+        """Note how the server ended."""
+        self.exit = exited
+
     def learn(self, fact: str, evidence: str) -> None:
         """Note a fact."""
         self.learned.append(f"{fact}: {evidence}")

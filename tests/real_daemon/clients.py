@@ -161,6 +161,12 @@ def request_line(method: str, **params: Any) -> bytes:  # noqa: ANN401 - JSON
     return json.dumps(message).encode() + b"\n"
 
 
+def note_line(text: str = "note") -> bytes:
+    """A JSON-RPC notification as one line; `cat` as a server sends it back."""
+    message = {"jsonrpc": "2.0", "method": "notifications/note", "params": {"text": text}}
+    return json.dumps(message).encode() + b"\n"
+
+
 @asynccontextmanager
 async def sdk_client(daemon: Daemon, name: str, mode: Mode) -> AsyncIterator[Client]:
     """The official client, with `mcpctl connect NAME` as its server; bounded in time."""

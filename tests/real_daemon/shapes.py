@@ -19,6 +19,8 @@ INSTANCE: Final = {
     "stop",
     "quarantined",
     "stderr_tail",
+    "stray_lines",
+    "first_stray_lines",
 }
 
 REPORT: Final = {

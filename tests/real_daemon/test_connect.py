@@ -1,4 +1,4 @@
-"""`mcpctl connect`: bytes pass untouched, and whoever leaves or dies, nothing is left running."""
+"""`mcpctl connect`: bodies pass untouched, and whoever leaves or dies, nothing is left running."""
 
 import json
 import os
@@ -9,9 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from mcp import MCPError
 
 from process_table import row_of
-from real_daemon.clients import MODES, Mode, Shim, request_line, sdk_client
+from real_daemon.clients import MODES, Mode, Shim, note_line, request_line, sdk_client
 from real_daemon.daemon_fixture import (
     GONE_WITHIN_S,
     SOON,
@@ -32,6 +33,16 @@ PATIENT = {"deadlineMs": 10000, "termAfterMs": 6000, "killAfterMs": 8000}
 """A grace that a server of the tests does not use up."""
 
 PYTHON = ("python3", "-S", "-E")
+
+LAST_WORD = b'{"jsonrpc":"2.0","method":"notifications/last_word"}'
+
+LAST_WORDS = 40000
+"""Lines of a server that talks when its client has left: 4 MiB, more than may wait anywhere."""
+
+SAY_WHERE = (
+    """printf '{"jsonrpc":"2.0","method":"notifications/n","params":{"text":"%s"}}\\n' "$PWD"; """
+    "exec cat"
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +69,15 @@ def daemon(
     records = {
         **on_stage.records,
         "cat": record("cat"),
-        "no-newline": record("sh", "-c", "printf 'the last word'"),
-        "late": record("sh", "-c", "cat; printf 'said after EOF'"),
+        "no-newline": record("sh", "-c", f"printf '{LAST_WORD.decode()}'"),
+        "late": record("sh", "-c", f"cat; printf '{LAST_WORD.decode()}'"),
         "loud": record("sh", "-c", "echo 'first line' >&2; exec cat"),
         "dies": record("sh", "-c", "read line; echo 'out of cheese' >&2; exit 7"),
         "deaf": record("sh", "-c", "trap '' TERM; exec sleep 600"),
-        "pwd": record("sh", "-c", "pwd; exec cat"),
-        "pwd-given": {**record("sh", "-c", "pwd; exec cat"), "cwd": str(there)},
+        "pwd": record("sh", "-c", SAY_WHERE),
+        "pwd-given": {**record("sh", "-c", SAY_WHERE), "cwd": str(there)},
         "hush": record(*PYTHON, str(SERVERS / "hush.py")),
+        "talks-last": record(*PYTHON, str(SERVERS / "talks_last.py"), stop=PATIENT),
         "flood": record(*PYTHON, str(SERVERS / "flood.py")),
         "slow": record("sh", "-c", f"read go <{gate_path}; exec cat", stop=PATIENT),
         "missing": record("mcp-no-such-command"),
@@ -89,8 +101,8 @@ def only(daemon: Daemon) -> str:
 
 
 def test_a_line_of_ten_megabytes_passes_both_ways(daemon: Daemon) -> None:
-    """No part of the way has a line limit, loses a byte, or waits for itself."""
-    line = b"x" * (10 * MEBIBYTE - 1) + b"\n"
+    """No part of the way loses a byte, or waits for itself."""
+    line = note_line("x" * 10 * MEBIBYTE)
     with Shim(daemon, "cat") as shim:
         assert shim.exchange(line, len(line)) == line
         shim.leave()
@@ -113,19 +125,48 @@ def test_a_large_request_reaches_a_server_that_answers_only_when_it_has_all_of_i
 
 
 @pytest.mark.parametrize(
-    "data",
+    "line",
     [
-        b"\xff\xfe\x00 \x80 no UTF-8 \xc3\n",
-        "ends within a character: é".encode()[:-1],
-        b"no newline at the end",
-        b'\r\n\r\n{"a":1}\r\n',
-        bytes(range(256)) * 64,
+        b'{"method":"notifications/n","params":{"a":1.10,"b":1E2,"c":NaN},"jsonrpc":"2.0"}',
+        b'{ "jsonrpc" : "2.0" ,"method":"notifications/n", "vendor":{"id":[null,1.50]} }',
+        '{"jsonrpc":"2.0","method":"notifications/é\u2028"}'.encode(),
+        b'{"jsonrpc":"2.0","id":"caf\\u00e9","method":"ask","x":{"id":7}}',
+        b'{"jsonrpc":"2.0","id":-0,"method":"ask","params":{"_meta":{"progressToken":1}}}',
     ],
 )
-def test_bytes_pass_as_they_are(daemon: Daemon, data: bytes) -> None:
-    """The shim and the daemon copy; they judge nothing (design section 9)."""
+def test_messages_pass_as_they_are(daemon: Daemon, line: bytes) -> None:
+    """Unknown members, spellings of numbers, order, blanks: nobody touches them (design 9)."""
     with Shim(daemon, "cat") as shim:
-        assert shim.exchange(data, len(data)) == data
+        assert shim.exchange(line + b"\n", len(line) + 1) == line + b"\n"
+        shim.leave()
+        code, out, err = shim.finish()
+    assert (code, err) == (0, "")
+    # `cat` asks its client what it was asked, and never answers
+    assert [json.loads(rest)["error"]["code"] for rest in out.splitlines()] == (
+        [-32002] if b'"ask"' in line else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"hello\n", "The line is no JSON-RPC 2.0 message."),
+        (b'{"jsonrpc":"2.0","id":1}\n', "The line is no JSON-RPC 2.0 message."),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]\n', "The line is no JSON-RPC 2.0 message."),
+        (b'{"jsonrpc":"2.0","method":"n","params":{"a":"\xff"}}\n', "The line is not UTF-8."),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}\n', "a string or an integer"),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}\n', "a string or an integer"),
+    ],
+)
+def test_what_is_no_message_is_answered_and_does_not_reach_the_server(
+    daemon: Daemon, sent: bytes, answer: str
+) -> None:
+    """Swallowed, it would leave its sender waiting; passed on, it may end a server."""
+    with Shim(daemon, "cat") as shim:
+        shim.send(sent + note_line())
+        refused = json.loads(shim.read_line())
+        assert answer in refused["error"]["message"]
+        assert shim.read_line() == note_line()
         shim.leave()
         assert shim.finish() == (0, b"", "")
 
@@ -133,21 +174,21 @@ def test_bytes_pass_as_they_are(daemon: Daemon, data: bytes) -> None:
 def test_what_is_sent_before_the_server_runs_is_not_lost(daemon: Daemon) -> None:
     """A client writes its first request at once and does not know of our greeting."""
     with Shim(daemon, "cat") as shim:
-        shim.send(b"early\n")
+        shim.send(note_line("early"))
         shim.leave()
-        assert shim.finish() == (0, b"early\n", "")
+        assert shim.finish() == (0, note_line("early"), "")
 
 
 def test_what_a_server_says_last_arrives(daemon: Daemon) -> None:
     """Without a newline, and also after the client has closed its side."""
     with Shim(daemon, "no-newline") as shim:
         _, out, _ = shim.finish()
-        assert out == b"the last word"
+        assert out == LAST_WORD + b"\n"
     with Shim(daemon, "late") as shim:
-        shim.send(b"line\n")
-        assert shim.read_line() == b"line\n"
+        shim.send(note_line())
+        assert shim.read_line() == note_line()
         shim.leave()
-        assert shim.finish() == (0, b"said after EOF", "")
+        assert shim.finish() == (0, LAST_WORD + b"\n", "")
 
 
 def test_each_client_has_an_instance_of_its_own(daemon: Daemon) -> None:
@@ -155,9 +196,9 @@ def test_each_client_has_an_instance_of_its_own(daemon: Daemon) -> None:
     shims = [Shim(daemon, "cat") for _ in range(4)]
     try:
         for number, shim in enumerate(shims):
-            shim.send(f"{number}\n".encode())
+            shim.send(note_line(f"{number}"))
         answers = [shim.read_line() for shim in shims]
-        assert answers == [f"{number}\n".encode() for number in range(4)]
+        assert answers == [note_line(f"{number}") for number in range(4)]
         instances = daemon.instances()
         assert len({instance["pid"] for instance in instances}) == 4
         assert {(i["session"], i["clients"]) for i in instances} == {(None, 1)}
@@ -165,8 +206,8 @@ def test_each_client_has_an_instance_of_its_own(daemon: Daemon) -> None:
         assert shims[0].finish() == (0, b"", "")
         assert len(daemon.instances()) == 3
         for shim in shims[1:]:
-            shim.send(b"still here\n")
-            assert shim.read_line() == b"still here\n"
+            shim.send(note_line("still here"))
+            assert shim.read_line() == note_line("still here")
     finally:
         for shim in shims:
             shim.leave()
@@ -205,7 +246,8 @@ def test_a_killed_shim_ends_its_instance(daemon: Daemon, on_stage: OnStage) -> N
 def test_sigterm_to_the_shim_is_a_client_that_leaves(daemon: Daemon) -> None:
     """MCP clients end their servers with it; the shim goes on until the end is known."""
     with Shim(daemon, "cat") as shim:
-        shim.exchange(b"a\n", 2)
+        shim.send(note_line())
+        assert shim.read_line() == note_line()
         instance = only(daemon)
         shim.process.terminate()
         assert shim.finish() == (0, b"", "")
@@ -213,10 +255,15 @@ def test_sigterm_to_the_shim_is_a_client_that_leaves(daemon: Daemon) -> None:
 
 
 def test_a_server_that_dies_ends_the_connection_with_a_sentence(daemon: Daemon) -> None:
-    """Stdout ends, exit code 1, and stderr says who died, how, and its last words."""
+    """The call fails, stdout ends, and all say who died, how, and with which last words."""
     with Shim(daemon, "dies") as shim:
-        shim.send(b"line\n")
+        failed = shim.ask("ping")
         code, out, err = shim.finish()
+    assert failed["error"]["code"] == -32002
+    assert failed["error"]["message"] == (
+        "Server 'dies' exited with code 7 before it answered; the request was not repeated. "
+        "Its last lines on stderr: out of cheese"
+    )
     assert (code, out) == (1, b"")
     assert err.splitlines()[0] == "out of cheese"
     assert (
@@ -233,7 +280,8 @@ def test_the_servers_stderr_arrives_on_the_shims_stderr(daemon: Daemon) -> None:
         fd = shim.process.stderr.fileno()
         assert select.select([fd], [], [], GONE_WITHIN_S)[0]
         assert os.read(fd, 4096) == b"first line\n"
-        assert shim.exchange(b"pure\n", 5) == b"pure\n"
+        shim.send(note_line("pure"))
+        assert shim.read_line() == note_line("pure")
         shim.leave()
         assert shim.finish() == (0, b"", "")
 
@@ -243,8 +291,8 @@ def test_a_server_that_closes_its_output_is_not_taken_for_alive(daemon: Daemon) 
     with Shim(daemon, "hush") as shim:
         assert shim.ask("ping")["result"] == {}
         instance = daemon.instances()[0]
-        shim.send(request_line("tools/call", name="echo", arguments={"text": "hush"}))
-        assert shim.read_line() == b""
+        failed = shim.ask("tools/call", name="echo", arguments={"text": "hush"})
+        assert "closed its output while it was alive" in failed["error"]["message"]
         code, _, err = shim.finish()
     assert code == 1
     assert "Server 'hush' closed its output" in err
@@ -263,7 +311,8 @@ def test_a_server_that_closes_its_output_is_not_taken_for_alive(daemon: Daemon) 
 def test_a_stop_by_somebody_else_is_told_to_the_client(daemon: Daemon) -> None:
     """Neither did the client leave nor the server fail: exit code 1, and the sentence says why."""
     with Shim(daemon, "cat") as shim:
-        shim.exchange(b"a\n", 2)
+        shim.send(note_line())
+        assert shim.read_line() == note_line()
         assert daemon.mcpctl("stop", "cat").returncode == 0
         code, out, err = shim.finish()
     assert (code, out) == (1, b"")
@@ -312,7 +361,7 @@ def test_what_a_client_sent_before_it_left_reaches_a_slow_server(
     daemon: Daemon, gate_path: Path
 ) -> None:
     """On a pipe the end comes behind the data; `mcpctl connect` is used like one."""
-    data = b"x" * (MEBIBYTE // 2)
+    data = note_line("x" * (MEBIBYTE // 2))
     with Shim(daemon, "slow") as shim:
         shim.exchange(data, 0)
         shim.leave()
@@ -325,13 +374,14 @@ def test_what_a_client_sent_before_it_left_reaches_a_slow_server(
 
 
 def test_a_client_that_reads_last_gets_all_that_was_said(daemon: Daemon) -> None:
-    """`cat file | mcpctl connect NAME | slow-reader`: what the daemon may keep, it keeps."""
-    data = b"x" * (MEBIBYTE // 2)
-    with Shim(daemon, "cat") as shim:
-        shim.exchange(data, 0)
+    """`cat file | mcpctl connect NAME | slow-reader`: until SIGTERM is due, nothing is lost."""
+    with Shim(daemon, "talks-last") as shim:
+        assert shim.ask("ping")["error"]["code"] == -32601
+        (instance,) = daemon.instances()
         shim.leave()
+        wait_held(instance["pid"])
         code, out, _ = shim.finish()
-    assert (code, len(out)) == (0, len(data))
+    assert (code, out.count(b"notifications/last")) == (0, LAST_WORDS)
 
 
 def test_the_client_decides_where_a_server_without_cwd_runs(daemon: Daemon, tmp_path: Path) -> None:
@@ -340,7 +390,7 @@ def test_the_client_decides_where_a_server_without_cwd_runs(daemon: Daemon, tmp_
     given = json.loads(Path(where).read_text("utf-8"))["mcpServers"]["pwd-given"]["cwd"]
     for name, directory in (("pwd", str(tmp_path)), ("pwd-given", given)):
         with Shim(daemon, name, cwd=tmp_path) as shim:
-            assert shim.read_line().decode() == f"{directory}\n"
+            assert json.loads(shim.read_line())["params"]["text"] == directory
             shim.leave()
             shim.finish()
 
@@ -387,10 +437,10 @@ async def test_the_sdk_client_works_through_the_shim(
 
 @pytest.mark.anyio
 async def test_an_sdk_call_fails_at_once_when_the_server_dies(daemon: Daemon) -> None:
-    """Not at its time limit: the client sees the end of stdout (design section 7)."""
+    """Not at its time limit, and with the reason (design section 7)."""
     async with sdk_client(daemon, "crash", "legacy") as client:
         instance = only(daemon)
-        with pytest.raises(Exception, match=r"(?i)connection closed"):
+        with pytest.raises(MCPError, match=r"Server 'crash' exited with code 7"):
             await client.call_tool("echo", {"text": "one too many"})
     report = daemon.wait_judged(instance)
     assert (report["reason"], report["exit"]) == ("crash", {"code": 7, "signal": None})
@@ -423,8 +473,12 @@ def fill(daemon: Daemon, shim: Shim) -> None:
     poll = select.poll()
     poll.register(fd, select.POLLOUT)
     taken = 0
+    data = note_line("x" * 60000)
+    rest = memoryview(data)
     while poll.poll(300):
         with suppress(BlockingIOError):
-            taken += os.write(fd, b"x" * 65536)
+            written = os.write(fd, rest)
+            taken += written
+            rest = rest[written:] or memoryview(data)
         assert taken < KEPT_AT_MOST_BYTES
     assert taken > MEBIBYTE  # else only the kernel's buffers are full

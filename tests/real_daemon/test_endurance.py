@@ -3,7 +3,7 @@
 import select
 from pathlib import Path
 
-from real_daemon.clients import Shim
+from real_daemon.clients import Shim, note_line
 from real_daemon.conftest import StartDaemon
 from real_daemon.daemon_fixture import Daemon, record
 
@@ -74,7 +74,8 @@ def test_clients_that_come_and_go_leave_nothing_in_the_daemon(start_daemon: Star
 
     def cycle(*, killed: bool) -> None:
         with Shim(daemon, "cat") as shim:
-            shim.exchange(b"a\n", 2)
+            shim.send(note_line())
+            assert shim.read_line() == note_line()
             (instance,) = daemon.instances()
             if killed:
                 shim.process.kill()

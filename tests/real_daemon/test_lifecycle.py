@@ -131,9 +131,9 @@ def test_sessions_have_instances_of_their_own(daemon: Daemon) -> None:
     other = daemon.mcpctl_json("start", "cat", "--session", "two")["instance"]
     assert first["pid"] != other["pid"]
     sessions = daemon.mcpctl_json("status")["sessions"]
-    assert sessions == [
-        {"key": "one", "instances": [first["id"]]},
-        {"key": "two", "instances": [other["id"]]},
+    assert [(session["key"], session["instances"]) for session in sessions] == [
+        ("one", [first["id"]]),
+        ("two", [other["id"]]),
     ]
     one = daemon.mcpctl_json("stop", "cat", "--session", "one")
     assert [report["instance"] for report in one["reports"]] == [first["id"]]

@@ -15,7 +15,7 @@ import pytest
 from typing_extensions import override
 
 from process_table import descendants_of, kill_pinned, pinned, row_of, wait_gone
-from real_daemon.clients import Shim
+from real_daemon.clients import Shim, note_line
 from real_daemon.daemon_fixture import GONE_WITHIN_S, Daemon, record, running_daemon
 from real_daemon.staging import SERVERS, OnStage, staged
 
@@ -130,7 +130,8 @@ def test_a_daemon_can_be_the_first_process(daemon: FirstProcess, on_stage: OnSta
 def test_a_client_outside_can_connect(daemon: FirstProcess) -> None:
     """The socket is all that both have to see."""
     with Shim(daemon, "cat") as shim:
-        assert shim.exchange(b"a\n", 2) == b"a\n"
+        shim.send(note_line())
+        assert shim.read_line() == note_line()
         shim.leave()
         assert shim.finish() == (0, b"", "")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from supervisor.cli.doctor.finding import Finding
-from supervisor.client.bodies import Status
+from supervisor.client.bodies import Instance, Status
 from supervisor.client.client import Client
 from supervisor.core.errors import DaemonUnreachableError, SupervisorError
 from supervisor.core.places import Places
@@ -81,6 +81,8 @@ def check_status(
                 level="error", check="server", server=server["name"], message=message, hint=hint
             )
     for instance in status["instances"]:
+        if instance.get("stray_lines") and name in {None, instance["server"]}:
+            yield _stray_output(instance)
         if instance["quarantined"] and name in {None, instance["server"]}:
             message = f"the cleanup of instance {instance['id']} is unconfirmed"
             hint = (
@@ -94,6 +96,21 @@ def check_status(
                 message=message,
                 hint=hint,
             )
+
+
+def _stray_output(instance: Instance) -> Finding:
+    """A server that logs to stdout: this daemon copes, and most clients do not."""
+    first = instance["first_stray_lines"][0]
+    return Finding(
+        level="warning",
+        check="stdout",
+        server=instance["server"],
+        message=(
+            f"it writes to stdout what is no JSON-RPC ({instance['stray_lines']} lines so far), "
+            f"first: {first}"
+        ),
+        hint="Let it log to stderr; stdout belongs to the protocol.",
+    )
 
 
 def check_folders(places: Places, group: str | None) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ Check = Literal[
     "configuration",
     "server",
     "launch",
+    "stdout",
     "secrets",
     "deadline",
     "daemon",

@@ -1,0 +1,126 @@
+"""The handshake of a server process that several clients use one after another, or at once.
+
+It is made once, with what the first client says of itself, and kept. A client that says the same
+(protocol version, capabilities, name) is answered from what was kept; the server never sees a
+second `initialize`, which most of them would refuse.
+
+Source: design section 9; MCP 2025-11-25, lifecycle.
+"""
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final, cast
+
+import anyio
+
+from supervisor.core.call_errors import CallError
+from supervisor.core.envelope import Kind, read_envelope
+from supervisor.core.json_spans import find_span
+from supervisor.transport.caller import Caller, dump
+from supervisor.transport.channel import Channel
+
+MODERN: Final = "modern"
+"""What tells clients apart that make no handshake: nothing, as each request says it all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What a client says of itself in `initialize`.
+
+    Attributes:
+        identity: equal for clients that a server cannot tell apart.
+        params: of its request, as they came.
+        roots: whether it will tell of changed roots.
+    """
+
+    identity: str
+    params: bytes
+    roots: bool
+
+
+def read_hello(line: bytes) -> Hello | None:
+    """Read an `initialize` request; None where its params are none."""
+    span = find_span(line, ("params",))
+    if span is None:
+        return None
+    params = line[slice(*span)]
+    try:
+        body = cast("object", json.loads(params))
+    except ValueError:
+        return None
+    if not isinstance(body, dict):
+        return None
+    said = cast("dict[str, object]", body)
+    client = said.get("clientInfo")
+    name = cast("dict[str, object]", client).get("name") if isinstance(client, dict) else None
+    capabilities = said.get("capabilities")
+    seen = {
+        "capabilities": capabilities,
+        "name": name,
+        "protocolVersion": said.get("protocolVersion"),
+    }
+    digest = sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
+    roots = isinstance(capabilities, dict) and "roots" in capabilities
+    return Hello(digest, params, roots)
+
+
+class SharedHandshake:
+    """The handshake of one channel.
+
+    Attributes:
+        identity: whose it is; None while nobody has made one.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.identity: str | None = None
+        self._channel = channel
+        self._answer: bytes | None = None
+        self._turn = anyio.Lock()
+
+    def claim(self, identity: str) -> bool:
+        """Whether a client of this identity may use the channel; the first one decides."""
+        if self.identity is None:
+            self.identity = identity
+        return self.identity == identity
+
+    async def make(self, hello: Hello) -> tuple[bytes, bool]:
+        """Make the handshake, or take the one that was made.
+
+        Returns:
+            The server's answer line, with an id of ours, and whether it was kept before. An
+            error of the server is an answer too; it is not kept.
+
+        Raises:
+            CallError: the server gave none.
+        """
+        async with self._turn:
+            if self._answer is not None:
+                return self._answer, True
+            caller = Caller(self._channel)
+            try:
+                # the channel limits the handshake, and ends an instance that does not make it
+                line = await caller.request_line("initialize", hello.params, limit_s=float("inf"))
+                if find_span(line, ("result",)) is None:
+                    self.identity = None
+                    return line, False
+                caller.notify("notifications/initialized")
+            except CallError:
+                self.identity = None
+                raise
+            finally:
+                caller.close()
+            self._answer = line
+            return line, False
+
+
+def with_id(line: bytes, id_token: bytes) -> bytes:
+    """An answer line with the id of another request."""
+    envelope = read_envelope(line)
+    if envelope.kind is not Kind.RESPONSE or envelope.id_span is None:
+        return line
+    start, end = envelope.id_span
+    return line[:start] + id_token + line[end:]
+
+
+ROOTS_CHANGED: Final = b'{"jsonrpc":"2.0","method":%b}' % dump("notifications/roots/list_changed")
