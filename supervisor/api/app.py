@@ -19,7 +19,7 @@ from supervisor.api.routes.logs import logs_router
 from supervisor.api.routes.metrics import CollectMetrics, metrics_router
 from supervisor.api.routes.reports import reports_router
 from supervisor.api.routes.servers import servers_router
-from supervisor.api.routes.sessions import sessions_router, use_router
+from supervisor.api.routes.sessions import probe_router, sessions_router, use_router
 from supervisor.core.launch import DEFAULT_DEADLINE_S
 from supervisor.linux.unix_socket import Peer
 from supervisor.manager.runtimes import Runtimes
@@ -74,6 +74,7 @@ def create_app(  # noqa: PLR0913 - what each group of routes needs
     if runtimes is not None:
         app.include_router(sessions_router(runtimes))
         app.include_router(use_router(runtimes))
+        app.include_router(probe_router(runtimes))  # before servers: a name may hold slashes
     for router in (
         daemon_router(control, ready, request_shutdown, shutdown_budget_s),
         servers_router(control),

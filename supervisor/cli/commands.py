@@ -8,6 +8,7 @@ from supervisor.cli.lifecycle import release, restart, shutdown, start, stop
 from supervisor.cli.options import Given, examples, take_places
 from supervisor.cli.reloading import reload
 from supervisor.cli.show import events, instances, logs, reports, status
+from supervisor.cli.using import call, probe, sessions, tools
 
 
 @click.group(
@@ -19,6 +20,7 @@ from supervisor.cli.show import events, instances, logs, reports, status
         "mcp-supervisord start      start the daemon",
         "mcpctl status              what runs, and what does not and why",
         "mcpctl connect git         what an MCP client runs instead of the server",
+        "mcpctl tools               what all of them can do",
         "mcpctl stop git            stop it, and prove that it is gone",
         "mcpctl doctor              find out why something does not start",
     )
@@ -90,19 +92,23 @@ def serve(given: Given, session: str) -> int:
 
 
 for _command in (
+    call,
     connect,
     doctor,
     events,
     instances,
     logs,
+    probe,
     release,
     reload,
     reports,
     restart,
     serve,
+    sessions,
     shutdown,
     start,
     status,
     stop,
+    tools,
 ):
     group.add_command(_command)

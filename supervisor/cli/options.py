@@ -7,6 +7,7 @@ import click
 
 from supervisor.cli.where import locate
 from supervisor.client.client import Client
+from supervisor.core.ids import DEFAULT_SESSION, SessionKey, is_session_key
 from supervisor.core.places import Places
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -82,6 +83,25 @@ def take_json(function: Function) -> Function:
         expose_value=False,
         callback=_keep,
         help="Print the daemon's answer as one JSON document, unchanged.",
+    )(function)
+
+
+def _session_of(_: click.Context, __: click.Parameter, value: str) -> SessionKey:
+    if is_session_key(value):
+        return SessionKey(value)
+    message = f"{value!r} is no session key: letters, digits and . _ : @ - only, at most 128."
+    raise click.BadParameter(message)
+
+
+def take_session(function: Function) -> Function:
+    """Add `--session`, which is the default session where it is not given."""
+    return click.option(
+        "--session",
+        metavar="KEY",
+        default=DEFAULT_SESSION,
+        show_default=True,
+        callback=_session_of,
+        help="Whose servers.",
     )(function)
 
 

@@ -114,6 +114,14 @@ class Tools(TypedDict):
     diagnostics: list[str]
 
 
+class CallResult(TypedDict, total=False):
+    """What a tool answered: MCP's `CallToolResult`, as the server sent it."""
+
+    content: list[dict[str, object]]
+    structuredContent: object
+    isError: bool
+
+
 class Probe(TypedDict):
     """`POST /v1/servers/{name}/probe`."""
 

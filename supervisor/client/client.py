@@ -9,16 +9,20 @@ from collections.abc import Iterator
 from typing import Final, Generic, TypeVar, cast
 
 from supervisor.client.bodies import (
+    CallResult,
     Events,
     Instances,
+    Probe,
     Reloaded,
     Report,
     Reports,
     Restarted,
+    Sessions,
     Started,
     Status,
     Stopped,
     Stopping,
+    Tools,
 )
 from supervisor.client.errors import GarbledAnswerError, ProblemError
 from supervisor.client.wire import PATIENCE_S, Answer, OnWait, ask
@@ -131,6 +135,38 @@ class Client:
     def reload(self, on_wait: OnWait) -> Answered[Reloaded]:
         """Read the configuration again; answers when all that it moves has been judged."""
         return self._typed(Reloaded, "POST", "/v1/reload", on_wait=on_wait)
+
+    def sessions(self) -> Answered[Sessions]:
+        """All sessions, sorted by key."""
+        return self._typed(Sessions, "GET", "/v1/sessions")
+
+    def delete_session(self, session: SessionKey, on_wait: OnWait) -> Answered[Stopped]:
+        """Stop all that a session holds, and forget it; answers when all is judged."""
+        return self._typed(Stopped, "DELETE", f"/v1/sessions/{quote(session)}", on_wait=on_wait)
+
+    def tools(self, session: SessionKey, on_wait: OnWait) -> Answered[Tools]:
+        """The tools of all servers of a session; starts those that do not run."""
+        target = f"/v1/sessions/{quote(session)}/tools"
+        return self._typed(Tools, "GET", target, on_wait=on_wait)
+
+    def call(
+        self, session: SessionKey, tool: str, arguments: str, on_wait: OnWait
+    ) -> Answered[CallResult]:
+        """Call one tool by its full name.
+
+        Args:
+            session: the key.
+            tool: as `tools` names it.
+            arguments: a JSON object, sent as it is.
+            on_wait: called now and then while the answer is waited for.
+        """
+        target = f"/v1/sessions/{quote(session)}/tools/{quote(tool)}"
+        body = f'{{"arguments": {arguments}}}'
+        return self._typed(CallResult, "POST", target, body, on_wait)
+
+    def probe(self, name: ServerName, on_wait: OnWait) -> Answered[Probe]:
+        """Start a server for itself, ask what it offers, and stop it."""
+        return self._typed(Probe, "POST", f"/v1/servers/{quote(name)}/probe", on_wait=on_wait)
 
     def shutdown(self, *, force: bool = False) -> Answered[Stopping]:
         """Ask the daemon to stop; it answers at once and then goes."""

@@ -211,7 +211,7 @@ class ProtocolVersionError(CallError):
 
     def __init__(self, server: str, why: str) -> None:
         self.why = why
-        super().__init__(server, f"Server {server!r} {why}.")
+        super().__init__(server, f"Server {server!r} {why.rstrip('.')}.")
 
 
 class ChannelClosedError(RequestError):

@@ -104,7 +104,8 @@ def sift(server: str, kind: ListingKind, items: Sequence[JsonValue]) -> Listing:
             told.append(f"Server {server!r}: {noun}{shown} is left out: {why}.")
     counts = Counter(str(item[key]) for item in good)
     told += [
-        f"Server {server!r}: {noun} {name[:MAX_SHOWN]!r} is listed {count} times; the first one counts."
+        f"Server {server!r}: {noun} {name[:MAX_SHOWN]!r} is listed {count} times; "
+        "the first one counts."
         for name, count in sorted(counts.items())
         if count > 1
     ]

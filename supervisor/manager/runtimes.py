@@ -7,6 +7,7 @@ no instance is forgotten.
 Source: design section 10.
 """
 
+import secrets
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import asdict
@@ -26,9 +27,16 @@ from supervisor.core.ids import SHARED, ServerName, SessionKey
 from supervisor.core.leases import Leases
 from supervisor.core.negotiation import Handshake
 from supervisor.core.tool_errors import UnknownSessionError
-from supervisor.core.views import SessionAnswer, SessionServerView, SessionView, StopAnswer
+from supervisor.core.views import (
+    ProbeView,
+    SessionAnswer,
+    SessionServerView,
+    SessionView,
+    StopAnswer,
+)
 from supervisor.manager.session_channels import SessionChannel
 from supervisor.runtime.opening import Opened
+from supervisor.runtime.probe import probe
 from supervisor.runtime.session import SessionPlan, SessionRuntime
 
 if TYPE_CHECKING:
@@ -106,6 +114,22 @@ class Runtimes:
                 for connection in runtime.connections():
                     runtime.close(connection.name)
             return await self._manager.stop_held(held, "stop")
+
+    async def probe(self, name: ServerName) -> ProbeView:
+        """Start a server in a session of its own, ask what it offers, and stop it.
+
+        Raises:
+            UnknownServerError: there is no such server.
+        """
+        self.record(name)
+        began_at = anyio.current_time()
+        key = SessionKey(f"probe-{secrets.token_hex(4)}")
+        runtime = self._runtimes[key] = SessionRuntime(key, SessionPlan(servers=(name,)), self)
+        try:
+            return await probe(runtime.connection(name), began_at)
+        finally:
+            with anyio.CancelScope(shield=True):  # a probe leaves nothing, whoever gave up on it
+                await self.delete(key)
 
     def views(self) -> tuple[SessionView, ...]:
         """All sessions, sorted by key: those with a plan and those that hold an instance."""
@@ -224,6 +248,7 @@ class Runtimes:
     def note_failed(self, name: ServerName, error: CallError) -> None:
         """A server runs and did not get ready."""
         self._manager.errors[name] = str(error)
+        self._manager.failed.add(name)
         self._manager.events.record("start_failed", level="warning", server=name, reason=str(error))
 
     def note_unchecked(self, name: ServerName, tool: str, why: str) -> None:

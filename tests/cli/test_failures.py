@@ -119,20 +119,24 @@ def test_every_command_has_a_help_with_an_example(tmp_runtime: Path) -> None:
     listed = group.out.partition("Commands:\n")[2].partition("\n\n")[0]
     names = [line.split()[0] for line in listed.splitlines()]
     assert names == [
+        "call",
         "connect",
         "doctor",
         "events",
         "instances",
         "logs",
+        "probe",
         "release",
         "reload",
         "reports",
         "restart",
         "serve",
+        "sessions",
         "shutdown",
         "start",
         "status",
         "stop",
+        "tools",
     ]
     assert "Exit codes:" in group.out
     for name in names:

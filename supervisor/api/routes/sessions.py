@@ -10,11 +10,11 @@ from fastapi import APIRouter, Body, Depends, Request
 from fastapi.responses import Response
 
 from supervisor.api.bodies import SessionBody, SessionList
-from supervisor.api.params import session_key
+from supervisor.api.params import ServerPath, session_key
 from supervisor.core.errors import RequestError
 from supervisor.core.ids import ServerName, SessionKey
 from supervisor.core.json_spans import find_span
-from supervisor.core.views import SessionAnswer, SessionView, StopAnswer, ToolsView
+from supervisor.core.views import ProbeView, SessionAnswer, SessionView, StopAnswer, ToolsView
 from supervisor.manager.runtimes import Runtimes
 from supervisor.runtime.session import SessionPlan
 
@@ -68,6 +68,18 @@ def sessions_router(runtimes: Runtimes) -> APIRouter:
     async def delete(key: KeyPath) -> StopAnswer:
         """Stop all that it holds, and forget it; answers when decided."""
         return await runtimes.delete(key)
+
+    return router
+
+
+def probe_router(runtimes: Runtimes) -> APIRouter:
+    """The one route that tries a server out in a session of its own."""
+    router = APIRouter(prefix="/v1/servers", tags=["servers"])
+
+    @router.post("/{name:path}/probe")
+    async def probe(name: ServerPath) -> ProbeView:
+        """Start the server for itself, ask what it offers, and stop it."""
+        return await runtimes.probe(name)
 
     return router
 
