@@ -72,14 +72,14 @@ class LineSplitter:
 
     def feed(self, data: bytes) -> list[Line | TooLong]:
         """Take what was read and return the lines that it completes, in order."""
-        first, newline, rest = data.partition(b"\n")
-        if not newline:
-            self._keep(data)
-            return []
         lines: list[Line | TooLong] = []
-        self._keep(first)
-        self._complete(lines)
-        *whole, last = rest.split(b"\n")
+        if self._length:
+            first, newline, data = data.partition(b"\n")
+            self._keep(first)
+            if not newline:
+                return lines
+            self._complete(lines)
+        *whole, last = data.split(b"\n")
         for line in whole:
             if self._at_start or len(line) > self._limit:
                 self._keep(line)

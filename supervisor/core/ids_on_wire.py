@@ -208,6 +208,11 @@ class WireIds:
 
     # What is in flight.
 
+    @property
+    def count(self) -> int:
+        """How many requests are unanswered."""
+        return len(self._requests)
+
     def in_flight(self, client: int | None = None) -> tuple[InFlight, ...]:
         """List the unanswered requests of one client, or of all, oldest first."""
         if client is None:

@@ -17,8 +17,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-READ_BYTES: Final = 262144
-"""One read: four pipe buffers, so that a large result takes few rounds."""
+READ_BYTES: Final = 65536
+"""One read: a pipe's buffer. A larger buffer is mapped and unmapped by the C library each time,
+which costs more than the read of a usual message."""
+
+LARGE_READ_BYTES: Final = 262144
+"""After a read that was full: a large result takes few rounds."""
 
 LAST_READS: Final = 16
 """How often a last look reads one pipe; what it holds comes with the first read or two."""
@@ -115,6 +119,7 @@ class Source:
         self.ended = False
         self._on_data = on_data
         self._on_end = on_end
+        self._read_bytes = READ_BYTES
         self._watch = Watch(fd, self._ready)
 
     def pause(self) -> None:
@@ -152,12 +157,13 @@ class Source:
 
     def _read(self) -> bool:
         try:
-            data = os.read(self.fd, READ_BYTES)
+            data = os.read(self.fd, self._read_bytes)
         except BlockingIOError:
             return False
         except OSError:
             data = b""  # a reset connection has ended too
         if data:
+            self._read_bytes = READ_BYTES if len(data) < READ_BYTES else LARGE_READ_BYTES
             self._on_data(data)
             return True
         self.ended = True

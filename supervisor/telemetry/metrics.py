@@ -107,6 +107,7 @@ class Metrics:
         self._servers: frozenset[str] = frozenset()
         self._unconfirmed: dict[str, _Counted] = {}  # bounded: each of them holds a slot
         self._channels: dict[tuple[str, Direction], Count] = {}  # bounded: of configured servers
+        self._call_children: dict[tuple[str, CallOutcome], tuple[Count, Spans]] = {}  # likewise
         self._registry = CollectorRegistry()
         what = "Version of the daemon and of its Python."
         build = Info("build", what, namespace=PREFIX, registry=self._registry)
@@ -133,6 +134,7 @@ class Metrics:
         """Take these as the configured servers from now on; what was counted stays."""
         self._servers = frozenset(servers)
         self._channels.clear()
+        self._call_children.clear()
         # an alert on the first unconfirmed stop needs the zero before it
         for server in map(_readable, self._servers):
             for started in get_args(StartOutcome):
@@ -183,9 +185,16 @@ class Metrics:
 
     def call_finished(self, server: str, outcome: CallOutcome, seconds: float) -> None:
         """A tool call ended, `seconds` after it came."""
-        label = self._server(server)
-        self._calls.labels(label, _of(get_args(CallOutcome), outcome)).inc()
-        self._call_spans.labels(label).observe(seconds)
+        children = self._call_children.get((server, outcome))
+        if children is None:  # finding them costs more than counting
+            label = self._server(server)
+            counter = self._calls.labels(label, _of(get_args(CallOutcome), outcome))
+            children = counter, self._call_spans.labels(label)
+            if server in self._servers:
+                self._call_children[server, outcome] = children
+        counter, spans = children
+        counter.inc()
+        spans.observe(seconds)
 
     def bytes_moved(self, server: str, direction: Direction, count: int) -> None:
         """`count` bytes went to a server's stdin, or came from its stdout."""
@@ -197,9 +206,9 @@ class Metrics:
                 self._channels[server, direction] = counter
         counter.inc(count)
 
-    def stray_line(self, server: str) -> None:
-        """A server wrote a line that is no JSON-RPC."""
-        self._strays.labels(self._server(server)).inc()
+    def stray_lines(self, server: str, count: int) -> None:
+        """A server wrote `count` lines that are no JSON-RPC."""
+        self._strays.labels(self._server(server)).inc(count)
 
     def dropped(self, server: str, kind: DropKind) -> None:
         """A message of or for a server was dropped."""

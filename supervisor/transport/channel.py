@@ -77,7 +77,7 @@ class Channel:
         self._tasks: TaskGroup | None = None
         self._gone: Final = anyio.Event()
         self._exit_known: Final = anyio.Event()
-        self._quiet = anyio.Event()
+        self._quiet: anyio.Event | None = None
         self._incoming: Final = Incoming(self)
         self._outgoing: Final = Outgoing(self)
         held.family.on_exit = self._server_exited
@@ -105,7 +105,7 @@ class Channel:
     @property
     def calls_in_flight(self) -> int:
         """How many requests the server has not answered."""
-        return len(self.ids.in_flight())
+        return self.ids.count
 
     @property
     def tasks(self) -> TaskGroup:
@@ -153,8 +153,8 @@ class Channel:
 
     async def wait_quiet(self) -> None:
         """Wait until no request is in flight."""
-        while self.ended is None and self.ids.in_flight():
-            self._quiet = anyio.Event()
+        while self.ended is None and self.ids.count:
+            self._quiet = self._quiet or anyio.Event()
             await self._quiet.wait()
 
     def send(self, client: int, lines: Sequence[Line | TooLong]) -> None:
@@ -209,15 +209,17 @@ class Channel:
         """Count a message that reaches nobody."""
         self.metrics.dropped(self.server, kind)
 
-    def count_call(self, request: InFlight, outcome: CallOutcome) -> None:
+    def count_call(self, request: InFlight, outcome: CallOutcome, now: float | None = None) -> None:
         """Count the end of a tool call."""
         if request.method == "tools/call":
-            self.metrics.call_finished(self.server, outcome, anyio.current_time() - request.since)
+            ended_at = anyio.current_time() if now is None else now
+            self.metrics.call_finished(self.server, outcome, ended_at - request.since)
 
     def look_quiet(self) -> None:
         """Tell those who wait for it that nothing is in flight, if so."""
-        if not self._quiet.is_set() and not self.ids.in_flight():
+        if self._quiet is not None and not self.ids.count:
             self._quiet.set()
+            self._quiet = None
 
     def refuses_requests(self) -> ServerGoneError | None:
         """Why a request cannot be sent: the server is gone, or on its way."""

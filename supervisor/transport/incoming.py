@@ -7,6 +7,8 @@ is counted and shown; an answer that nobody waits for is dropped and counted.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, assert_never
 
+import anyio
+
 from supervisor.core.addressing import choose_client
 from supervisor.core.call_errors import (
     INTERNAL,
@@ -56,37 +58,45 @@ class Incoming:
         self._splitter.limit(max_line_bytes)
 
     def _take(self, lines: Sequence[Line | TooLong]) -> None:
+        channel, now = self._channel, anyio.current_time()
         out: Outbox = {}
+        strays_before = channel.strays.count
         for line in lines:
             if isinstance(line, TooLong):
                 self._too_long(line)
-                continue
-            envelope = read_envelope(line)
-            if not LineSplitter.is_utf8(line):
-                self._not_utf8(line, envelope)
-                continue
-            found = self._channel.ids.incoming(line, envelope)
-            match found:
-                case Delivery(client, restored):
-                    out.setdefault(client, []).append(restored)
-                    if found.answered is not None:
-                        self._answered(found.answered, line)
-                case Unaddressed():
-                    self._unaddressed(line, envelope, out)
-                case Late(kind):
-                    self._channel.drop("late_answer" if kind == "late" else "unasked_answer")
-                case Stray():
-                    self._stray(line, envelope)
-                case _:
-                    assert_never(found)
+            else:
+                self._take_line(line, out, now)
         for client, lines_of_client in out.items():
-            self._channel.deliver(client, lines_of_client)
+            channel.deliver(client, lines_of_client)
+        strays = channel.strays.count - strays_before
+        if strays:  # counted together: a server may write a hundred thousand of them
+            channel.metrics.stray_lines(channel.server, strays)
 
-    def _answered(self, request: InFlight, line: bytes) -> None:
+    def _take_line(self, line: bytes, out: Outbox, now: float) -> None:
+        envelope = read_envelope(line)
+        if not (line.isascii() or LineSplitter.is_utf8(line)):
+            self._not_utf8(line, envelope)
+            return
+        found = self._channel.ids.incoming(line, envelope)
+        match found:
+            case Delivery():
+                out.setdefault(found.client, []).append(found.line)
+                if found.answered is not None:
+                    self._answered(found.answered, line, now)
+            case Unaddressed():
+                self._unaddressed(line, envelope, out)
+            case Late(kind):
+                self._channel.drop("late_answer" if kind == "late" else "unasked_answer")
+            case Stray():
+                self._stray(line, envelope)
+            case _:
+                assert_never(found)
+
+    def _answered(self, request: InFlight, line: bytes, now: float) -> None:
         channel = self._channel
         if request.method == "tools/call":
             failed = line.find(b'"error"', 0, _ERROR_WITHIN_BYTES) >= 0
-            channel.count_call(request, "error" if failed else "ok")
+            channel.count_call(request, "error" if failed else "ok", now)
         elif request.method in _STARTING and not channel.handshake.ready:
             channel.handshake.answered(request.method, line)
         channel.look_quiet()
@@ -154,7 +164,6 @@ class Incoming:
             channel.drop("unasked_answer")
             return
         channel.strays.add(line)
-        channel.metrics.stray_line(channel.server)
         if channel.strays.count == 1:
             channel.events.record(
                 "stray_output",

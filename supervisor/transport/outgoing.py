@@ -44,6 +44,7 @@ class Outgoing:
     def send(self, client: int, lines: Sequence[Line | TooLong]) -> None:
         """Take lines of a client; every request among them gets an answer or an error."""
         now = anyio.current_time()
+        gone = self._channel.refuses_requests()
         passed: list[bytes] = []
         asked: list[bytes] = []
         for line in lines:
@@ -51,6 +52,9 @@ class Outgoing:
                 self._refuse_too_long(client, line)
                 continue
             envelope = read_envelope(line)
+            if gone is not None and envelope.kind is Kind.REQUEST:
+                self._channel.refuse(client, envelope.id_token or b"null", gone)
+                continue
             prepared = self._prepare(client, line, envelope, now)
             if prepared is None:
                 continue
@@ -65,9 +69,6 @@ class Outgoing:
     def _prepare(self, client: int, line: bytes, envelope: Envelope, now: float) -> bytes | None:
         """The line as the server gets it; None where it does not get it."""
         channel = self._channel
-        if envelope.kind is Kind.REQUEST and (gone := channel.refuses_requests()) is not None:
-            channel.refuse(client, envelope.id_token or b"null", gone)
-            return None
         refused = self._refusal(line, envelope)
         if refused is None:
             try:
@@ -102,7 +103,7 @@ class Outgoing:
     @staticmethod
     def _refusal(line: bytes, envelope: Envelope) -> bytes | None:
         """The error for a client's line that cannot go to the server; None lets it pass."""
-        if not LineSplitter.is_utf8(line):
+        if not (line.isascii() or LineSplitter.is_utf8(line)):
             return error_line(envelope.id_token or b"null", PARSE_ERROR, "The line is not UTF-8.")
         if envelope.kind is Kind.STRAY:
             return error_line(b"null", PARSE_ERROR, "The line is no JSON-RPC 2.0 message.")

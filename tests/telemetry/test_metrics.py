@@ -129,7 +129,7 @@ def busy(metrics: Metrics, server: str = "git") -> None:
     metrics.orphans_adopted(2)
     metrics.call_finished(server, "ok", 0.02)
     metrics.bytes_moved(server, "to_server", 100)
-    metrics.stray_line(server)
+    metrics.stray_lines(server, 1)
     metrics.dropped(server, "late_answer")
 
 
