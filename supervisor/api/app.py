@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.api.bodies import Problem
+from supervisor.api.caller_gone import CallerGoneError
 from supervisor.api.control import Control, RequestShutdown
 from supervisor.api.errors import MEDIA_TYPE, add_problem_handlers, internal_problem
 from supervisor.api.routes.daemon import daemon_router
@@ -107,6 +108,8 @@ class _RequestShell:
 
         try:
             await self._app(scope, receive, note_status)
+        except CallerGoneError:
+            pass  # the server knows that the connection has ended and misses no answer
         except Exception:
             if status is not None:
                 raise  # the head is out: the server breaks the connection, and logs it

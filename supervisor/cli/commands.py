@@ -3,6 +3,8 @@
 import click
 
 from supervisor.cli import shim
+from supervisor.cli.configure.commands import add, list_servers, set_server, show, unset
+from supervisor.cli.configure.exchange import export_servers, import_servers
 from supervisor.cli.diagnose import doctor
 from supervisor.cli.lifecycle import release, restart, shutdown, start, stop
 from supervisor.cli.options import Given, examples, take_places
@@ -92,11 +94,15 @@ def serve(given: Given, session: str) -> int:
 
 
 for _command in (
+    add,
     call,
     connect,
     doctor,
     events,
+    export_servers,
+    import_servers,
     instances,
+    list_servers,
     logs,
     probe,
     release,
@@ -105,10 +111,13 @@ for _command in (
     restart,
     serve,
     sessions,
+    set_server,
+    show,
     shutdown,
     start,
     status,
     stop,
     tools,
+    unset,
 ):
     group.add_command(_command)

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 import click
 
-from supervisor.cli.where import locate
+from supervisor.client.where import locate
 from supervisor.client.client import Client
 from supervisor.core.ids import DEFAULT_SESSION, SessionKey, is_session_key
 from supervisor.core.places import Places

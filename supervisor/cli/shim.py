@@ -17,7 +17,7 @@ from _socket import SHUT_WR, socket
 from supervisor.cli.copying import STDERR, STDIN, STDOUT, Copier, Flow, Sink
 from supervisor.cli.light_json import member, parse, quoted
 from supervisor.cli.refusing import Refusal, answer_requests, say
-from supervisor.cli.where import locate
+from supervisor.client.where import locate
 from supervisor.client.reach import reach
 from supervisor.core import exits
 

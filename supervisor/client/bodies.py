@@ -107,6 +107,16 @@ class Sessions(TypedDict):
     sessions: list[Session]
 
 
+class OpenedSession(TypedDict):
+    """The answer to `PUT /v1/sessions/{key}`."""
+
+    key: str
+    fingerprint: str
+    reused: bool
+    servers: list[SessionServer]
+    diagnostics: list[str]
+
+
 class Tools(TypedDict):
     """`GET /v1/sessions/{key}/tools`: items as the servers gave them."""
 
@@ -120,6 +130,34 @@ class CallResult(TypedDict, total=False):
     content: list[dict[str, object]]
     structuredContent: object
     isError: bool
+
+
+class Prompts(TypedDict):
+    """`GET /v1/sessions/{key}/prompts`, likewise."""
+
+    prompts: list[dict[str, object]]
+    diagnostics: list[str]
+
+
+class Resources(TypedDict):
+    """`GET /v1/sessions/{key}/resources`, likewise."""
+
+    resources: list[dict[str, object]]
+    resourceTemplates: list[dict[str, object]]
+    diagnostics: list[str]
+
+
+class Prompt(TypedDict, total=False):
+    """One prompt: MCP's `GetPromptResult`, as the server sent it."""
+
+    description: str
+    messages: list[dict[str, object]]
+
+
+class ResourceContents(TypedDict, total=False):
+    """One resource: MCP's `ReadResourceResult`, as the server sent it."""
+
+    contents: list[dict[str, object]]
 
 
 class Probe(TypedDict):

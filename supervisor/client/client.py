@@ -24,15 +24,13 @@ from supervisor.client.bodies import (
     Stopping,
     Tools,
 )
-from supervisor.client.errors import GarbledAnswerError, ProblemError
+from supervisor.client.errors import GarbledAnswerError, ProblemError, refusal
 from supervisor.client.wire import PATIENCE_S, Answer, OnWait, ask
 from supervisor.core.ids import InstanceId, ServerName, SessionKey
 
 Body = TypeVar("Body")
 
 _OK_BELOW: Final = 300
-_PROBLEM_MEMBERS: Final = frozenset({"type", "title", "status", "detail", "code"})
-"""Without `instance`: here that is an instance id, not the URI of RFC 9457."""
 _PLAIN: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
@@ -183,7 +181,7 @@ class Client:
             headers["Last-Event-ID"] = after
         with ask(self.path, "GET", "/v1/events?follow=true", headers=headers) as answer:
             if answer.status >= _OK_BELOW:
-                raise _problem(self.path, answer)
+                raise _refusal(self.path, answer)
             answer.wait_without_limit()
             yield from _messages(answer)
 
@@ -200,7 +198,7 @@ class Client:
             target += "&follow=true"
         with ask(self.path, "GET", target, patience_s=self._patience_s) as answer:
             if answer.status >= _OK_BELOW:
-                raise _problem(self.path, answer)
+                raise _refusal(self.path, answer)
             if follow:
                 answer.wait_without_limit()
             yield from answer.pieces()
@@ -219,7 +217,7 @@ class Client:
             self.path, method, target, body=body, patience_s=patience_s, on_wait=on_wait
         ) as answer:
             if answer.status >= _OK_BELOW:
-                raise _problem(self.path, answer)
+                raise _refusal(self.path, answer)
             text = answer.read().decode(errors="replace")
         try:
             value = json.loads(text)
@@ -239,15 +237,8 @@ def _body(**given: str | bool | None) -> str:
     return json.dumps({key: value for key, value in given.items() if value})
 
 
-def _problem(path: str, answer: Answer) -> ProblemError | GarbledAnswerError:
-    text = answer.read().decode(errors="replace")
-    try:
-        document = json.loads(text)
-        code, detail = document["code"], document.get("detail") or document.get("title")
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return GarbledAnswerError(path, f"HTTP status {answer.status} without a problem document")
-    fields = {key: value for key, value in document.items() if key not in _PROBLEM_MEMBERS}
-    return ProblemError(answer.status, str(code), str(detail or code), fields, text)
+def _refusal(path: str, answer: Answer) -> ProblemError | GarbledAnswerError:
+    return refusal(path, answer.status, answer.read().decode(errors="replace"))
 
 
 def _messages(answer: Answer) -> Iterator[StreamedEvent]:

@@ -1,12 +1,15 @@
 """What can go wrong between a caller and the daemon, beside what the daemon itself explains."""
 
 import errno as errors_of_kernel
+import json
 from collections.abc import Mapping
 from typing import Final
 
 from supervisor.core.errors import DaemonUnreachableError, KernelError, SupervisorError
 
 _ABSENT: Final = frozenset({errors_of_kernel.ENOENT, errors_of_kernel.ECONNREFUSED})
+_PROBLEM_MEMBERS: Final = frozenset({"type", "title", "status", "detail", "code"})
+"""Without `instance`: here that is an instance id, not the URI of RFC 9457."""
 
 
 class ProblemError(SupervisorError):
@@ -39,6 +42,25 @@ class SocketRefusedError(KernelError):
         super().__init__(
             f"The socket {path} may not be used: {reason}. Run this as the user of the daemon, or "
             "name one of your groups in supervisor.socketGroup."
+        )
+
+
+class GivenUpError(SupervisorError, TimeoutError):
+    """The caller's own time for a call was over; the daemon cancels the call at the server.
+
+    Attributes:
+        what: what was called.
+        limit_s: seconds that the caller had allowed.
+    """
+
+    code = "call_timed_out"
+
+    def __init__(self, what: str, limit_s: float) -> None:
+        self.what = what
+        self.limit_s = limit_s
+        super().__init__(
+            f"{what!r} did not answer within the {limit_s:g} s of its caller and was cancelled; "
+            "allow more, or leave the limit to requestTimeoutMs of the server."
         )
 
 
@@ -80,3 +102,20 @@ def hung_up(path: str) -> DaemonUnreachableError:
         f"The daemon on {path} ended the connection before it had answered. `mcpctl status` shows "
         "whether it is still there."
     )
+
+
+def refusal(path: str, status: int, text: str) -> ProblemError | GarbledAnswerError:
+    """The error that an answer explains.
+
+    Args:
+        path: the control socket.
+        status: the HTTP status, 300 or more.
+        text: the body; a problem document, unless something else listens there.
+    """
+    try:
+        document = json.loads(text)
+        code, detail = document["code"], document.get("detail") or document.get("title")
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return GarbledAnswerError(path, f"HTTP status {status} without a problem document")
+    fields = {key: value for key, value in document.items() if key not in _PROBLEM_MEMBERS}
+    return ProblemError(status, str(code), str(detail or code), fields, text)

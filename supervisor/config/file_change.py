@@ -132,6 +132,8 @@ def replace(seen: Seen, text: str, *, new_mode: int = 0o600) -> None:
             os.fsync(stream.fileno())
         _take_name(Path(temporary), path, seen)
         _sync_folder(path.parent)
+    except FileNotFoundError:  # it, or the folder, has gone
+        raise changed_meanwhile(seen.path) from None
     except OSError as error:
         raise _refused(path, error) from error
     finally:
@@ -158,11 +160,7 @@ def _take_name(temporary: Path, path: Path, seen: Seen) -> None:
         except FileExistsError:
             changed = True
     if changed:
-        message = (
-            f"{path} has changed since it was read, so nothing was written; look at it, and "
-            "run the command again."
-        )
-        raise EditRefusedError(message)
+        raise changed_meanwhile(seen.path)
 
 
 def _take_over(fd: int, path: Path, new_mode: int, *, exists: bool) -> None:
@@ -205,6 +203,15 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def changed_meanwhile(file: str) -> EditRefusedError:
+    """What to say when somebody else was faster."""
+    message = (
+        f"{file} has changed since it was read, so nothing was written; look at it, and run the "
+        "command again."
+    )
+    return EditRefusedError(message)
 
 
 def _refused(path: Path, error: OSError) -> KernelError:

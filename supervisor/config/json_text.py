@@ -12,13 +12,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-import json5
 from pydantic import JsonValue
 
 from supervisor.core.errors import InternalError
 
 INDENT: Final = 2
 """Blanks for each level of what is put in."""
+
+_LONGEST_LIST: Final = 80
+"""In characters: a list of plain values up to there stands on one line, as people write it."""
 
 _TOKEN: Final = re.compile(
     r'"[^"\\]*(?:\\.[^"\\]*)*"'
@@ -66,7 +68,7 @@ def put(text: str, path: Sequence[str], value: JsonValue) -> str:
         InternalError: the result would not be what was meant; nothing but a bug gets there.
     """
     if "\n" not in text.strip():
-        text = json.dumps(_read(text), indent=INDENT, ensure_ascii=False) + "\n"
+        text = pretty(_read(text)) + "\n"
     tokens = _tokens(text)
     found, depth = _object_at(tokens, 0), 0
     while depth < len(path) - 1:
@@ -80,6 +82,25 @@ def put(text: str, path: Sequence[str], value: JsonValue) -> str:
     changed = _put_member(text, found, path[depth], inserted)
     _verify(changed, with_member(_read(text), path, value))
     return changed
+
+
+def pretty(value: JsonValue, margin: str = "", newline: str = "\n") -> str:
+    """The value as JSON over several lines, the first of which is not indented."""
+    inner = margin + " " * INDENT
+    match value:
+        case dict() if value:
+            items = [
+                f"{json.dumps(key, ensure_ascii=False)}: {pretty(item, inner, newline)}"
+                for key, item in value.items()
+            ]
+            opening, closing = "{}"
+        case list() if value and not _is_short(value):
+            items = [pretty(item, inner, newline) for item in value]
+            opening, closing = "[]"
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+    between = f",{newline}{inner}"
+    return f"{opening}{newline}{inner}{between.join(items)}{newline}{margin}{closing}"
 
 
 def take_out(text: str, path: Sequence[str]) -> str:
@@ -129,8 +150,20 @@ def _read(text: str) -> JsonValue:
     try:
         value: JsonValue = json.loads(text)
     except ValueError:  # json reads a hundred times faster than json5, which takes the rest
-        value = json5.loads(text)
+        value = _read_json5(text)
     return value
+
+
+def _read_json5(text: str) -> JsonValue:
+    import json5  # noqa: PLC0415 - only files of other programs need it
+
+    value: JsonValue = json5.loads(text)
+    return value
+
+
+def _is_short(values: list[JsonValue]) -> bool:
+    plain = not any(isinstance(value, dict | list) for value in values)
+    return plain and len(json.dumps(values, ensure_ascii=False)) <= _LONGEST_LIST
 
 
 def _verify(text: str, expected: JsonValue) -> None:
@@ -171,8 +204,10 @@ def _object_at(tokens: list[_Token], at: int) -> _Object:
         key, value_at = tokens[at], at + 2  # over the colon
         at = _behind(tokens, value_at)
         name = key.text
-        if name[0] in "\"'":
-            name = str(json5.loads(name))
+        if name.startswith('"'):
+            name = str(json.loads(name))
+        elif name.startswith("'"):
+            name = str(_read_json5(name))
         value_start, end = tokens[value_at].start, tokens[at - 1].end
         members.append(_Member(name, key.start, value_start, end, value_at))
     return _Object(opening.start, tokens[at].end, tuple(members))
@@ -226,9 +261,7 @@ def _render(value: JsonValue, margin: str | None, text: str) -> str:
     """The value, on one line where there is no margin for more."""
     if margin is None:
         return json.dumps(value, ensure_ascii=False)
-    newline = "\r\n" if "\r\n" in text else "\n"
-    lines = json.dumps(value, indent=INDENT, ensure_ascii=False).split("\n")
-    return f"{newline}{margin}".join(lines)
+    return pretty(value, margin, "\r\n" if "\r\n" in text else "\n")
 
 
 def _line_margin(text: str, at: int) -> str:

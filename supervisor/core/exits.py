@@ -74,6 +74,7 @@ EXIT_OF_CODE = {
     "channel_closed": FAILED,
     "refused_id": FAILED,
     "server_backing_off": FAILED,
+    "edit_refused": FAILED,
     "problem": FAILED,
 }
 """Every code of `core/errors.py`, `client/errors.py` and the API; a test misses none of them."""

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from supervisor.core.ids import ServerName
+
 MAX_NAME: Final = 64
 """What the strictest of the model APIs takes."""
 
@@ -59,6 +61,21 @@ def name_tools(tools: Sequence[tuple[str, str]], servers: Iterable[str] = ()) ->
         wanted = head + safe_name(tool, "tool-", MAX_NAME - len(head))
         full[server, tool] = taken.unique(wanted)
     return [full[pair] for pair in tools]
+
+
+def servers_of(full_name: str, servers: Sequence[ServerName]) -> tuple[ServerName, ...]:
+    """The servers that a full name may belong to, in the order of `servers`.
+
+    There is more than one where a prefix begins with another and `__`; their tools are the only
+    ones whose names may collide with this one, so that naming those alone gives it its meaning.
+
+    Args:
+        full_name: as a client gave it.
+        servers: all that the session has.
+    """
+    prefixes = name_servers(servers)
+    wanted = full_name.lower()
+    return tuple(s for s in servers if wanted.startswith((prefixes[s] + SEPARATOR).lower()))
 
 
 class _Taken:

@@ -240,7 +240,7 @@ class ServeLink:
 def _params(line: bytes) -> Params:
     try:
         body = cast("object", json.loads(line))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         why = "The request is no valid JSON."
         raise BadParamsError(why) from error
     match body:

@@ -81,6 +81,7 @@ class Runtimes:
             if known is None or runtime.plan != plan:
                 removed = set(runtime.names()) - set(SessionRuntime(key, plan, self).names())
                 runtime.plan = plan
+                self._manager.sessions.look_again()  # its idle time may be another one
                 await self._stop(key, removed)
             now = self.fingerprint(runtime)
             self._use(runtime)

@@ -10,7 +10,7 @@ Source: design sections 8 and 10.
 import json
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 import anyio
@@ -331,7 +331,8 @@ class Connection:
             if opened.negotiated is None:
                 protocol = "legacy" if legacy else self._opens.record(self.name).protocol
                 before = self._opens.era(self.name)
-                opened.probing = protocol == "auto" and before is None
+                asks = before is None or before.era == "modern"
+                opened.probing = protocol == "auto" and asks
                 opened.negotiated = await negotiate(
                     caller,
                     self.name,
@@ -340,6 +341,8 @@ class Connection:
                     deadline_at=deadline_at,
                 )
                 opened.probing = False
+                if legacy:  # it was not configured so, but did not survive the question
+                    opened.negotiated = replace(opened.negotiated, how="fallback")
                 self._opens.remember_era(self.name, opened.negotiated)
             return opened.negotiated
 

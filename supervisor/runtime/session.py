@@ -18,7 +18,7 @@ from supervisor.core.ids import ServerName, SessionKey
 from supervisor.core.listing import Listing, ListingKind
 from supervisor.core.tool_errors import UnknownPromptError, UnknownResourceError, UnknownToolError
 from supervisor.core.tool_filter import ToolFilter
-from supervisor.core.tool_names import name_tools
+from supervisor.core.tool_names import name_tools, servers_of
 from supervisor.runtime.connection import Connection
 from supervisor.runtime.opening import Opens
 from supervisor.transport.caller import OnProgress
@@ -56,10 +56,19 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """What was found under which full name, for these servers."""
+    """What was found under which full name, for these servers with these filters."""
 
-    names: tuple[ServerName, ...]
-    found: Mapping[str, Found]
+    offered: Mapping[ServerName, ToolFilter]
+    found: dict[str, Found]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What came of listing one server; the listing of one that failed is empty."""
+
+    connection: Connection
+    listing: Listing
+    failed: SupervisorError | None = None
 
 
 class SessionRuntime:
@@ -122,14 +131,14 @@ class SessionRuntime:
     async def listing(self, kind: ListingKind) -> Listing:
         """One kind of item of all servers, with the names that are unique in this session."""
         items: list[Mapping[str, JsonValue]] = []
-        listings = await self._listings(kind)
-        diagnostics = [text for _, listing in listings for text in listing.diagnostics]
+        asked = await self._ask(kind, self.names())
+        diagnostics = [text for one in asked for text in one.listing.diagnostics]
         if kind in {"tools", "prompts"}:
-            for full, found, item in self._named(kind, listings):
+            for full, found, item in self._named(kind, asked):
                 del found
                 items.append({**item, "name": full})
         else:
-            items = [item for _, listing in listings for item in listing.items]
+            items = [item for one in asked for item in one.listing.items]
         return Listing(tuple(items), tuple(diagnostics))
 
     def instructions(self) -> str:
@@ -141,51 +150,68 @@ class SessionRuntime:
         ]
         return "\n\n".join(parts)
 
-    async def _listings(self, kind: ListingKind) -> list[tuple[Connection, Listing]]:
-        """Ask all servers; in the order of their names."""
-        names = self.names()
-        found: dict[ServerName, Listing] = {}
+    async def _ask(self, kind: ListingKind, names: tuple[ServerName, ...]) -> list[_Asked]:
+        """List some servers; in the order of `names`."""
+        found: dict[ServerName, _Asked] = {}
         turns = anyio.CapacityLimiter(LISTED_AT_A_TIME)
 
         async def ask(name: ServerName) -> None:
+            connection = self.connection(name)
             async with turns:
                 try:
-                    found[name] = await self.connection(name).listing(kind)
+                    found[name] = _Asked(connection, await connection.listing(kind))
                 except SupervisorError as error:
-                    found[name] = Listing((), (str(error),))
+                    found[name] = _Asked(connection, Listing((), (str(error),)), error)
 
         async with anyio.create_task_group() as tasks:
             for name in names:
                 tasks.start_soon(ask, name)
-        return [(self.connection(name), found[name]) for name in names]
+        return [found[name] for name in names]
 
     def _named(
-        self, kind: ListingKind, listings: list[tuple[Connection, Listing]]
+        self, kind: ListingKind, asked: list[_Asked]
     ) -> list[tuple[str, Found, Mapping[str, JsonValue]]]:
         """Items with full names, filtered."""
         wanted = [
-            (connection, item, str(item["name"]))
-            for connection, listing in listings
-            for item in listing.items
-            if kind != "tools" or self._allowed(connection, str(item["name"]))
+            (one.connection, item, str(item["name"]))
+            for one in asked
+            for item in one.listing.items
+            if kind != "tools" or self._allowed(one.connection, str(item["name"]))
         ]
-        names = name_tools([(connection.name, name) for connection, _, name in wanted])
+        pairs = [(connection.name, name) for connection, _, name in wanted]
         return [
             (full, Found(connection, name), item)
-            for full, (connection, item, name) in zip(names, wanted, strict=True)
+            for full, (connection, item, name) in zip(
+                name_tools(pairs, self.names()), wanted, strict=True
+            )
         ]
 
     def _allowed(self, connection: Connection, tool: str) -> bool:
         return connection.allows(tool) and self.plan.tool_filter.allows(tool)
 
     async def _find(self, kind: ListingKind, full_name: str) -> Found | None:
-        """Look a name up: in what is known, else in fresh listings of servers that lack one."""
+        """Look a name up: in what is known, else in the listings of the servers that may have it.
+
+        Raises:
+            SupervisorError: one of those cannot be listed, so that nobody knows.
+        """
+        names = self.names()
+        offered = {name: self._opens.record(name).tool_filter for name in names}
         index = self._indexes.get(kind)
-        if index is None or index.names != self.names() or full_name not in index.found:
-            named = self._named(kind, await self._listings(kind))
-            index = _Index(self.names(), {full: found for full, found, _ in named})
-            self._indexes[kind] = index
-        return index.found.get(full_name)
+        if index is None or index.offered != offered:
+            index = self._indexes[kind] = _Index(offered, {})
+        found = index.found.get(full_name)
+        if found is not None:
+            return found
+        asked = await self._ask(kind, servers_of(full_name, names))
+        for full, found, _ in self._named(kind, asked):
+            if full == full_name:
+                index.found[full] = found
+                return found
+        for one in asked:
+            if one.failed is not None:
+                raise one.failed
+        return None
 
     # Use
 
@@ -234,13 +260,13 @@ class SessionRuntime:
             UnknownResourceError: no server of this session lists it.
             SupervisorError: the request failed.
         """
-        for connection, listing in await self._listings("resources"):
-            if any(item.get("uri") == uri for item in listing.items):
-                return await connection.ask("resources/read", params)
+        for one in await self._ask("resources", self.names()):
+            if any(item.get("uri") == uri for item in one.listing.items):
+                return await one.connection.ask("resources/read", params)
         templated = [
-            connection
-            for connection, listing in await self._listings("resource_templates")
-            if any(_may_fit(str(item.get("uriTemplate", "")), uri) for item in listing.items)
+            one.connection
+            for one in await self._ask("resource_templates", self.names())
+            if any(_may_fit(str(item.get("uriTemplate", "")), uri) for item in one.listing.items)
         ]
         if len(templated) == 1:
             return await templated[0].ask("resources/read", params)

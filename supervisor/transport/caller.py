@@ -205,14 +205,15 @@ def result_of(server: str, method: str, line: bytes) -> dict[str, JsonValue]:
     """
     try:
         body = cast("object", json.loads(line))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadAnswerError(server, method, "its answer is no JSON") from None
     match body:
         case {"result": dict(result)}:
             return cast("dict[str, JsonValue]", result)
         case {"error": {"code": int(code), "message": str(message)} as error}:
             data = cast("dict[str, JsonValue]", error).get("data")
-            raise RpcError(server, method, code, message[:MAX_MESSAGE_CHARS], data)
+            shown = "".join(c if c.isprintable() else " " for c in message[:MAX_MESSAGE_CHARS])
+            raise RpcError(server, method, code, shown, data)
         case _:
             raise BadAnswerError(server, method, "its answer has neither a result nor an error")
 
@@ -220,7 +221,7 @@ def result_of(server: str, method: str, line: bytes) -> dict[str, JsonValue]:
 def _params_of(line: bytes) -> dict[str, JsonValue]:
     try:
         body = cast("object", json.loads(line))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     match body:
         case {"params": dict(params)}:

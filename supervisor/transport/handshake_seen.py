@@ -36,7 +36,7 @@ class HandshakeSeen:
         """The server answered `initialize` or `server/discover`."""
         try:
             body = cast("object", json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             return
         match body:
             case {"result": {"protocolVersion": str(version)}}:

@@ -47,7 +47,7 @@ def read_hello(line: bytes) -> Hello | None:
     params = line[slice(*span)]
     try:
         body = cast("object", json.loads(params))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(body, dict):
         return None

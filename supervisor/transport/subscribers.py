@@ -86,7 +86,7 @@ class Subscribers:
 def _uri_of(line: bytes) -> str | None:
     try:
         body = cast("object", json.loads(line))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     match body:
         case {"params": {"uri": str(uri)}}:

@@ -119,11 +119,15 @@ def test_every_command_has_a_help_with_an_example(tmp_runtime: Path) -> None:
     listed = group.out.partition("Commands:\n")[2].partition("\n\n")[0]
     names = [line.split()[0] for line in listed.splitlines()]
     assert names == [
+        "add",
         "call",
         "connect",
         "doctor",
         "events",
+        "export",
+        "import",
         "instances",
+        "list",
         "logs",
         "probe",
         "release",
@@ -132,11 +136,14 @@ def test_every_command_has_a_help_with_an_example(tmp_runtime: Path) -> None:
         "restart",
         "serve",
         "sessions",
+        "set",
+        "show",
         "shutdown",
         "start",
         "status",
         "stop",
         "tools",
+        "unset",
     ]
     assert "Exit codes:" in group.out
     for name in names:

@@ -152,7 +152,7 @@ def test_it_loads_a_handful_of_modules_and_no_more(tmp_runtime: Path) -> None:
         "supervisor.cli.light_json",
         "supervisor.cli.refusing",
         "supervisor.cli.shim",
-        "supervisor.cli.where",
+        "supervisor.client.where",
         "supervisor.client",
         "supervisor.client.reach",
         "supervisor.core",

@@ -17,6 +17,7 @@ PAIRS = {
     bodies.Probe: views.ProbeView,
     bodies.Session: views.SessionView,
     bodies.SessionServer: views.SessionServerView,
+    bodies.OpenedSession: views.SessionAnswer,
     bodies.Tools: views.ToolsView,
     bodies.Status: views.StatusView,
     bodies.Started: views.StartAnswer,

@@ -1,15 +1,18 @@
 """`/v1/sessions`: open a session, see what its servers offer, use it, delete it.
 
 Arguments and results pass as the bytes that they are: number spellings and unknown fields survive.
+A caller that goes away cancels what it has asked a server for.
 """
 
 import json
+from functools import partial
 from typing import Annotated, Any, Final, cast
 
 from fastapi import APIRouter, Body, Depends, Request
 from fastapi.responses import Response
 
 from supervisor.api.bodies import SessionBody, SessionList
+from supervisor.api.caller_gone import while_asked
 from supervisor.api.params import ServerPath, session_key
 from supervisor.core.errors import RequestError
 from supervisor.core.ids import ServerName, SessionKey
@@ -77,9 +80,9 @@ def probe_router(runtimes: Runtimes) -> APIRouter:
     router = APIRouter(prefix="/v1/servers", tags=["servers"])
 
     @router.post("/{name:path}/probe")
-    async def probe(name: ServerPath) -> ProbeView:
+    async def probe(name: ServerPath, request: Request) -> ProbeView:
         """Start the server for itself, ask what it offers, and stop it."""
-        return await runtimes.probe(name)
+        return await while_asked(request, partial(runtimes.probe, name))
 
     return router
 
@@ -113,27 +116,31 @@ def use_router(runtimes: Runtimes) -> APIRouter:
         }
 
     @router.post("/{key}/resources/read", response_class=Response)
-    async def read(key: KeyPath, uri: Annotated[str, Body(embed=True)]) -> Response:
+    async def read(
+        key: KeyPath, uri: Annotated[str, Body(embed=True)], request: Request
+    ) -> Response:
         """Read one resource; the server's `ReadResourceResult`, byte for byte."""
-        result = await runtimes.runtime(key).read_resource(uri, {"uri": uri})
-        return Response(result, media_type=_JSON)
+        read = partial(runtimes.runtime(key).read_resource, uri, {"uri": uri})
+        return Response(await while_asked(request, read), media_type=_JSON)
 
     @router.post("/{key}/prompts/{name}", response_class=Response)
     async def get_prompt(
         key: KeyPath,
         name: str,
+        request: Request,
         arguments: Annotated[dict[str, str] | None, Body(embed=True)] = None,
     ) -> Response:
         """Get one prompt; the server's `GetPromptResult`, byte for byte."""
-        result = await runtimes.runtime(key).get_prompt(name, {"arguments": {**(arguments or {})}})
-        return Response(result, media_type=_JSON)
+        runtime = runtimes.runtime(key)
+        get = partial(runtime.get_prompt, name, {"arguments": {**(arguments or {})}})
+        return Response(await while_asked(request, get), media_type=_JSON)
 
     @router.post("/{key}/tools/{full_name}", response_class=Response, openapi_extra=_CALL_BODY)
     async def call(key: KeyPath, full_name: str, request: Request) -> Response:
         """Call one tool by its full name; the server's `CallToolResult`, byte for byte."""
         arguments = _arguments(await request.body())
-        result = await runtimes.runtime(key).call_tool(full_name, arguments)
-        return Response(result, media_type=_JSON)
+        call = partial(runtimes.runtime(key).call_tool, full_name, arguments)
+        return Response(await while_asked(request, call), media_type=_JSON)
 
     return router
 

@@ -63,29 +63,23 @@ CLIENTS: Final[Mapping[str, Client]] = {
 def places(client: Client, home: str, environ: Mapping[str, str], cwd: str) -> tuple[str, ...]:
     """Where the client's files would be: the user's own first, then those of a project in `cwd`."""
     config = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    match client.name:
-        case "claude-desktop":
-            return (f"{config}/Claude/claude_desktop_config.json",)
-        case "claude-code":
-            folder = environ.get("CLAUDE_CONFIG_DIR") or home
-            return (f"{folder}/.claude.json", f"{cwd}/.mcp.json")
-        case "cursor":
-            return (f"{home}/.cursor/mcp.json", f"{cwd}/.cursor/mcp.json")
-        case "vscode":
-            folders = [f"{config}/{kind}" for kind in ("Code", "Code - Insiders", "VSCodium")]
-            remote = f"{home}/.vscode-server/data"
-            users = [f"{folder}/User/mcp.json" for folder in (*folders, remote)]
-            return (*users, f"{cwd}/.vscode/mcp.json")
-        case "codex":
-            folder = environ.get("CODEX_HOME") or f"{home}/.codex"
-            return (f"{folder}/config.toml", f"{cwd}/.codex/config.toml")
-        case "gemini":
-            return (f"{home}/.gemini/settings.json", f"{cwd}/.gemini/settings.json")
-        case "openclaw":
-            folder = environ.get("OPENCLAW_STATE_DIR") or f"{home}/.openclaw"
-            return (environ.get("OPENCLAW_CONFIG_PATH") or f"{folder}/openclaw.json",)
-        case "other":
-            return ()
+    claude = environ.get("CLAUDE_CONFIG_DIR") or home
+    codex = environ.get("CODEX_HOME") or f"{home}/.codex"
+    openclaw = environ.get("OPENCLAW_STATE_DIR") or f"{home}/.openclaw"
+    editors = [f"{config}/{kind}" for kind in ("Code", "Code - Insiders", "VSCodium")]
+    files: dict[ClientName, tuple[str, ...]] = {
+        "claude-desktop": (f"{config}/Claude/claude_desktop_config.json",),
+        "claude-code": (f"{claude}/.claude.json", f"{cwd}/.mcp.json"),
+        "cursor": (f"{home}/.cursor/mcp.json", f"{cwd}/.cursor/mcp.json"),
+        "vscode": (
+            *(f"{folder}/User/mcp.json" for folder in (*editors, f"{home}/.vscode-server/data")),
+            f"{cwd}/.vscode/mcp.json",
+        ),
+        "codex": (f"{codex}/config.toml", f"{cwd}/.codex/config.toml"),
+        "gemini": (f"{home}/.gemini/settings.json", f"{cwd}/.gemini/settings.json"),
+        "openclaw": (environ.get("OPENCLAW_CONFIG_PATH") or f"{openclaw}/openclaw.json",),
+    }
+    return files.get(client.name, ())
 
 
 def client_of(file: str) -> Client:

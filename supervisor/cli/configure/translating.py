@@ -83,8 +83,18 @@ def translate(entry: ForeignEntry, client: Client, home: str) -> Translated:
     own = _OWN.get(client.name)
     record = own(record, result.notes) if own is not None else record
     record = canonical(_enabled(record, entry))
-    result.record = _known(_placed(record, entry.folder), result.notes)
+    placed = _placed(without_empty(record), entry.folder, result.notes)
+    result.record = _known(placed, result.notes)
     return result
+
+
+def without_empty(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The record without empty arguments, variables and headers, which say nothing."""
+    return {
+        key: value
+        for key, value in record.items()
+        if key not in ("args", "env", "headers") or value not in ([], {})
+    }
 
 
 def _enabled(record: dict[str, JsonValue], entry: ForeignEntry) -> dict[str, JsonValue]:
@@ -94,13 +104,16 @@ def _enabled(record: dict[str, JsonValue], entry: ForeignEntry) -> dict[str, Jso
     return record
 
 
-def _placed(record: dict[str, JsonValue], folder: str | None) -> dict[str, JsonValue]:
+def _placed(
+    record: dict[str, JsonValue], folder: str | None, notes: list[str]
+) -> dict[str, JsonValue]:
     """A client starts the servers of a project in its folder, and finds files from there."""
     if folder is None or not record.get("command"):
         return record
     cwd, env_file = record.get("cwd"), record.get("envFile")
     if cwd is None:
         record["cwd"] = folder
+        notes.append(f"belongs to the project {folder}, and so starts there")
     elif isinstance(cwd, str) and not cwd.startswith(("/", "~", "$")):
         record["cwd"] = str(PurePosixPath(folder, cwd))
     if isinstance(env_file, str) and not env_file.startswith(("/", "~", "$")):
@@ -245,9 +258,7 @@ def _from_openclaw(record: dict[str, JsonValue], _: list[str]) -> dict[str, Json
     return record
 
 
-_OWN: Final[
-    Mapping[str, Callable[[dict[str, JsonValue], list[str]], dict[str, JsonValue]]]
-] = {
+_OWN: Final[Mapping[str, Callable[[dict[str, JsonValue], list[str]], dict[str, JsonValue]]]] = {
     "claude-code": _from_claude_code,
     "codex": _from_codex,
     "cursor": _from_cursor,

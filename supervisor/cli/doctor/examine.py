@@ -9,7 +9,7 @@ from supervisor.cli.doctor.deadline import check_deadline
 from supervisor.cli.doctor.finding import Finding
 from supervisor.cli.doctor.launch import check_launch
 from supervisor.cli.doctor.machine import check_machine
-from supervisor.cli.where import home
+from supervisor.client.where import home
 from supervisor.config.document import Document
 from supervisor.config.load import load_configuration, read_documents
 from supervisor.config.models import Configuration, Server, Settings
