@@ -80,14 +80,16 @@ def start_servers(machine: Machine) -> Iterator[Finding]:
 
 
 def reload(machine: Machine) -> Iterator[Finding]:
-    """SIGHUP must not end anything."""
-    before = machine.main_pid()
+    """The daemon reads its configuration again, and nothing ends."""
+    before, place = machine.main_pid(), machine.log.place()
     code = machine.systemctl("reload", UNIT).returncode
     answered = machine.mcpctl("status").returncode == 0
     state = machine.property("ActiveState")
     same = machine.main_pid() == before and len(machine.pids()) == FAMILIES
-    right = code == 0 and answered and state == "active" and same
-    seen = f"{state}, {'same processes' if same else 'other processes'}"
+    (reloaded,) = machine.log.wait_for("configuration_reloaded", after=place)
+    moved = [*reloaded["changed"], *reloaded["removed"]]
+    right = code == 0 and answered and state == "active" and same and not moved
+    seen = f"{state}, {'same processes' if same else 'other processes'}, moved: {moved or 'none'}"
     yield Finding("reload", seen, right)
 
 

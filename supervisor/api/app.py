@@ -42,7 +42,7 @@ def create_app(  # noqa: PLR0913 - what each group of routes needs
     ready: Callable[[], bool],
     *,
     request_shutdown: RequestShutdown,
-    shutdown_budget_s: float = DEFAULT_DEADLINE_S,
+    shutdown_budget_s: Callable[[], float] = lambda: DEFAULT_DEADLINE_S,
     metrics: CollectMetrics | None = None,
     logs: ServerLogs | None = None,
     runtimes: Runtimes | None = None,
@@ -54,7 +54,7 @@ def create_app(  # noqa: PLR0913 - what each group of routes needs
         events: what `/v1/events` shows.
         ready: whether `/readyz` says yes.
         request_shutdown: what `POST /v1/shutdown` calls.
-        shutdown_budget_s: what `POST /v1/shutdown` tells its caller to expect, in seconds.
+        shutdown_budget_s: says what `POST /v1/shutdown` tells its caller to expect, in seconds.
         metrics: makes what `/metrics` shows; None is without that path.
         logs: what `/v1/servers/{name}/logs` shows; None is without that path.
         runtimes: what `/v1/sessions` shows and uses; None is without these paths.

@@ -9,6 +9,7 @@ import click
 from supervisor.cli.ending import exit_text, plain
 from supervisor.cli.options import Given, examples, take_json, take_places
 from supervisor.cli.tables import NONE, span, table
+from supervisor.client.bodies import Daemon as DaemonBody
 from supervisor.client.bodies import Event, Instance, Report, Server, Status
 from supervisor.core import exits
 from supervisor.core.ids import ServerName
@@ -156,7 +157,7 @@ def _status_lines(status: Status) -> list[str]:
     about = f"mcp-supervisord {daemon['version']}, pid {daemon['pid']}"
     lines = [
         f"{about}, up {span(daemon['uptime_s'])}; {many}",
-        f"configuration: {plain(daemon['config_file'] or 'none')}",
+        f"configuration: {_configuration(daemon)}",
     ]
     if queue["starting"] or queue["waiting"]:
         lines.append(f"starts: {queue['starting']} under way, {queue['waiting']} waiting")
@@ -176,6 +177,12 @@ def _status_lines(status: Status) -> list[str]:
     if status["instances"]:
         lines += ["", *_instance_lines(status["instances"])]
     return lines
+
+
+def _configuration(daemon: DaemonBody) -> str:
+    """The files that were read; a daemon from before an upgrade names the main one only."""
+    files = daemon.get("config_files") or [name for name in [daemon["config_file"]] if name]
+    return plain(", ".join(files)) if files else "none"
 
 
 def _trouble(server: Server) -> Iterator[str]:

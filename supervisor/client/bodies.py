@@ -65,6 +65,7 @@ class Daemon(TypedDict):
     runtime_dir: str
     state_dir: str
     fork_server_pid: int | None
+    config_files: list[str]
 
 
 class Queue(TypedDict):

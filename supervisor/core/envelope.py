@@ -80,6 +80,11 @@ _HEAD: Final = re.compile(
     re.DOTALL,
 )
 _TAIL: Final = re.compile(BLANK + rb"(?:," + _MEMBER + rb")*\}" + BLANK + rb"\Z", re.DOTALL)
+_USUAL: Final = re.compile(
+    # What most senders write: `_HEAD` takes the same from such a line, in three times the time.
+    rb'\{"jsonrpc": ?"2\.0", ?"id": ?(0|[1-9][0-9]{0,17}|"[A-Za-z0-9_.:-]{1,64}"), ?'
+    rb'(?:"method": ?"([A-Za-z0-9_./-]{1,64})", ?"params"|"(?:result|error)"): ?[{\[]'
+)
 _INTEGER: Final = re.compile(rb"-?(?:0|[1-9][0-9]*+)")
 
 _QUOTE: Final = ord('"')
@@ -132,6 +137,12 @@ def read_envelope(line: bytes) -> Envelope:
     Returns:
         The envelope. The validity of nested values is not judged; whoever reads them does that.
     """
+    usual = _USUAL.match(line)
+    if usual is not None and line.endswith(_NO_TAIL):
+        id_token, method = usual.groups()
+        if method is None:
+            return _envelope(Envelope, (Kind.RESPONSE, id_token, usual.span(1), None))
+        return _envelope(Envelope, (Kind.REQUEST, id_token, usual.span(1), str(method, "ascii")))
     head = _HEAD.match(line, 0, WINDOW_BYTES)
     if head is None:
         return _STRAY

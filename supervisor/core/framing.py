@@ -79,15 +79,17 @@ class LineSplitter:
             if not newline:
                 return lines
             self._complete(lines)
-        *whole, last = data.split(b"\n")
-        for line in whole:
+        at = 0
+        # not `split`: it looks at each byte itself, while `find` leaves that to memchr
+        while (end := data.find(b"\n", at)) >= 0:
+            line, at = data[at:end], end + 1
             if self._at_start or len(line) > self._limit:
                 self._keep(line)
                 self._complete(lines)
             elif line and not line.isspace():
                 lines.append(line[:-1] if line[-1] == _CARRIAGE_RETURN else line)
-        if last:
-            self._keep(last)
+        if at < len(data):
+            self._keep(data[at:])
         return lines
 
     def end(self) -> list[Line | TooLong]:

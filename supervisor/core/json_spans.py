@@ -65,6 +65,9 @@ _FLAT, _OPENED, _CLOSED = None, 1, 2
 """What `lastindex` says of a match of `_BRACKET`."""
 
 _OPENERS: Final = frozenset({b"{", b"["})
+_BYTES_FOR_A_HOP: Final = 1024
+"""A hop from quote to quote costs as much as searching 150 bytes: in vain it costs a sixth more."""
+
 _ESCAPED_NAME: Final = re.compile(rb"\\(?:u00[2-7]|/)")
 """Any escape that can stand for a printable ASCII character of a name of ours."""
 
@@ -141,9 +144,24 @@ def may_name(line: bytes, name: bytes, start: int = 0) -> bool:
 
     False is certain. A search in C, some ten times cheaper than reading the text.
     """
-    if line.find(b'"' + name + b'"', start) >= 0:
+    if find_quoted(line, b'"' + name + b'"', start) >= 0:
         return True
     return line.find(b"\\", start) >= 0 and _ESCAPED_NAME.search(line, start) is not None
+
+
+def find_quoted(line: bytes, quoted: bytes, start: int = 0) -> int:
+    """Find a text that begins with a quote; -1 where there is none. The same as `line.find`.
+
+    A search for several bytes costs a nanosecond for each byte that is passed, one for a single
+    byte almost nothing: what is large is mostly one string, and that has few quotes.
+    """
+    at, hops = start, (len(line) - start) // _BYTES_FOR_A_HOP
+    for _ in range(hops):
+        at = line.find(b'"', at)
+        if at < 0 or line.startswith(quoted, at):
+            return at
+        at += 1
+    return line.find(quoted, at)
 
 
 @cache

@@ -50,8 +50,9 @@ class _Memory:
 
     def discard(self, key: bytes) -> None:
         """Forget a key."""
-        self._young.discard(key)
-        self._old.discard(key)
+        if self._young or self._old:
+            self._young.discard(key)
+            self._old.discard(key)
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._young or key in self._old
@@ -84,7 +85,6 @@ class PlainIds:
                 raise RefusedIdError(token, "in_flight")
             self._requests[key] = InFlight(token, client, token, None, envelope.method or "", at)
             self._given_up.discard(key)  # used again after its cancellation: its own choice
-            self._answered.discard(key)
             return line
         if kind is Kind.BAD_ID:
             raise RefusedIdError(token or b"", "not_an_id")

@@ -72,7 +72,7 @@ class ServerView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonView:
-    """The daemon itself."""
+    """The daemon itself; `config_files` are the main file, where there is one, and the drop-ins."""
 
     pid: int
     version: str
@@ -84,6 +84,7 @@ class DaemonView:
     runtime_dir: str
     state_dir: str
     fork_server_pid: int | None
+    config_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,7 +113,6 @@ class _Run:
         self._events = events
         self._manager = manager
         self._sockets = sockets
-        self._budget_s = shutdown_budget_s(setting.configuration)
         self._stop_asked = anyio.Event()
         self._force_asked = anyio.Event()
         self._api_ended = anyio.Event()
@@ -125,7 +124,7 @@ class _Run:
                 events,
                 lambda: self._ready,
                 request_shutdown=self.request_stop,
-                shutdown_budget_s=self._budget_s,
+                shutdown_budget_s=lambda: shutdown_budget_s(manager.configuration),
                 metrics=manager.metrics_text,
                 logs=manager.logs,
                 runtimes=manager.runtimes,
@@ -173,10 +172,11 @@ class _Run:
 
     async def _stop(self) -> int:
         self._ready = False
-        notify("STOPPING=1", f"STATUS=Stopping all servers within {self._budget_s:g} s")
+        budget_s = shutdown_budget_s(self._manager.configuration)
+        notify("STOPPING=1", f"STATUS=Stopping all servers within {budget_s:g} s")
         async with anyio.create_task_group() as hurry:
             hurry.start_soon(self._force_when_asked)
-            summary = await self._manager.stop_all("shutdown", budget_s=self._budget_s)
+            summary = await self._manager.stop_all("shutdown", budget_s=budget_s)
             hurry.cancel_scope.cancel()
         self._events.record(
             "daemon_stopped",

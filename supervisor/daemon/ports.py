@@ -31,9 +31,11 @@ class Manager(Control, Protocol):
     """Owns all instances, from `open_manager` until it is closed.
 
     Attributes:
+        configuration: as it is now; a reload exchanges it.
         logs: what servers write on stderr; None where nothing is kept.
     """
 
+    configuration: Configuration
     logs: ServerLogs | None
 
     async def metrics_text(self) -> bytes:

@@ -123,10 +123,11 @@ def _tell(pid: int, summary: list[dict[str, int]]) -> int:
         )
         return FAILED
     confirmed, unconfirmed = summary[-1]["confirmed"], summary[-1]["unconfirmed"]
-    print(  # noqa: T201 - the answer
-        f"mcp-supervisord (pid {pid}) stopped; "
-        f"cleanups: {confirmed} confirmed, {unconfirmed} unconfirmed"
-    )
+    if confirmed or unconfirmed:
+        ended = f"cleanups: {confirmed} confirmed, {unconfirmed} unconfirmed"
+    else:
+        ended = "no server was running"
+    print(f"mcp-supervisord (pid {pid}) stopped; {ended}")  # noqa: T201 - the answer
     return DONE if unconfirmed == 0 else UNCONFIRMED
 
 

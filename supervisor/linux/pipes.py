@@ -85,12 +85,17 @@ class HangUp:
     For a connection whose reading is paused: what waits in it may never be read, but that the
     peer has left must be known. An epoll descriptor of its own can be watched like any other.
 
-    Source: epoll_ctl(2), EPOLLRDHUP.
+    Args:
+        fd: of the socket.
+        call: called once.
+        reading_too: whether to wait until the other side does not read any more either.
+
+    Source: epoll_ctl(2), EPOLLRDHUP, EPOLLHUP.
     """
 
-    def __init__(self, fd: int, call: Callable[[], None]) -> None:
+    def __init__(self, fd: int, call: Callable[[], None], *, reading_too: bool = False) -> None:
         self._epoll = select.epoll()
-        self._epoll.register(fd, select.EPOLLRDHUP | select.EPOLLHUP)
+        self._epoll.register(fd, select.EPOLLHUP if reading_too else select.EPOLLRDHUP)
         self._call = call
         self._watch = Watch(self._epoll.fileno(), self._happened)
 

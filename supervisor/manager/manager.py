@@ -189,14 +189,16 @@ class Manager:
         """Start the shared servers that are to run from the daemon's start on."""
         await self._starts.start_wanted()
 
-    async def start_again(self, name: ServerName, session: SessionKey) -> StartAnswer:
-        """The same for a restart that was due, which keeps count."""
+    async def start_again(
+        self, name: ServerName, session: SessionKey, cwd: str | None = None
+    ) -> StartAnswer:
+        """The same for a restart that was due, which keeps count; `cwd` is that of its clients."""
         session = self._where(name, session)
         async with self.sessions.lock(session, name):
             for held in self.held(name, session):
                 if not held.instance.stopping and not held.instance.quarantined:
                     return StartAnswer(instance=self.instance(held.instance.id), started=False)
-            held = await self.spawn(self.record(name), session)
+            held = await self.spawn(self.record(name), session, cwd)
             return StartAnswer(instance=self.instance(held.instance.id), started=True)
 
     async def spawn(
@@ -363,9 +365,10 @@ class Manager:
         confirmed = instance.state.stage is Stage.CONFIRMED
         # a server that died of the question for its revision is started again at once
         counts = report.reason in UNASKED and not self.sessions.probing(instance.id)
+        cwd = None
         if confirmed:
             self.channels.pop(instance.id, None)
-            self.sessions.forget(instance.id)
+            cwd = self.sessions.forget(instance.id)
         if report.reason == "start_failed":
             self.restarts.start_failed(instance.server)
             self.errors.setdefault(instance.server, snapshots.death_sentence(report))
@@ -373,7 +376,7 @@ class Manager:
             self.errors[instance.server] = snapshots.death_sentence(report)
             if confirmed and not self.stopping:
                 uptime_s = instance.requested_at - instance.started_at
-                self.restarts.ended((instance.session, instance.server), report, uptime_s)
+                self.restarts.ended((instance.session, instance.server), report, uptime_s, cwd)
         name = "cleanup_amended" if amended else f"cleanup_{report.outcome}"
         self.events.record(
             name,

@@ -35,6 +35,8 @@ class _Track:
     history: History = field(default_factory=History)
     last_exit: ExitStatus | None = None
     waiting: anyio.CancelScope | None = None
+    cwd: str | None = None
+    """The directory of the clients that it served: in another one it would not be theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,12 @@ class Restarts:
         self._tracks: dict[Key, _Track] = {}
         self._in_vain: dict[ServerName, _InVain] = {}
 
-    def ended(self, key: Key, report: CleanupReport, uptime_s: float) -> None:
+    def ended(
+        self, key: Key, report: CleanupReport, uptime_s: float, cwd: str | None = None
+    ) -> None:
         """An instance is confirmed gone that nobody had asked to end."""
         track = self._tracks.setdefault(key, _Track())
+        track.cwd = cwd
         track.last_exit = report.exit
         self._plan(key, track, abnormal=is_abnormal(report), uptime_s=uptime_s)
 
@@ -180,7 +185,7 @@ class Restarts:
         if scope.cancelled_caught:
             return
         try:
-            await self._manager.start_again(name, session)
+            await self._manager.start_again(name, session, track.cwd)
             self._manager.metrics.restarted(name)
         except LaunchFailedError as error:
             if error.step not in WILL_NOT_MEND:

@@ -126,11 +126,13 @@ class SessionChannels:
             return 0.0  # it was started without being used, and is to be there
         return self._manager.runtimes.idle_s(instance.session or SHARED)
 
-    def forget(self, instance: InstanceId) -> None:
-        """An instance is confirmed gone."""
+    def forget(self, instance: InstanceId) -> str | None:
+        """An instance is confirmed gone; the directory that it had of its clients, if any."""
         one = self._channels.pop(instance, None)
-        if one is not None:
-            one.news.set()
+        if one is None:
+            return None
+        one.news.set()
+        return one.cwd
 
     def probing(self, instance: InstanceId) -> bool:
         """Whether an instance was being asked for its revision."""

@@ -20,7 +20,7 @@ from supervisor.core.envelope import Envelope, Kind, error_line, read_envelope
 from supervisor.core.errors import SupervisorError
 from supervisor.core.framing import Line, LineSplitter, TooLong
 from supervisor.core.ids import ServerName, SessionKey
-from supervisor.linux.pipes import Sink, Source
+from supervisor.linux.pipes import HangUp, Sink, Source
 from supervisor.manager.session_channels import SessionChannel, SessionChannels
 from supervisor.transport.shared_handshake import (
     MODERN,
@@ -113,8 +113,14 @@ class SessionLink:
 
     async def _leave(self) -> None:
         """A client that is fed from a file closes its side at once, and reads on."""
-        with anyio.move_on_after(self._channels.request_timeout_s(self._server)):
-            await self._drained.wait()
+        if self._over:
+            return
+        gone = HangUp(self._source.fd, self._drained.set, reading_too=True)
+        try:
+            with anyio.move_on_after(self._channels.request_timeout_s(self._server)):
+                await self._drained.wait()
+        finally:
+            gone.close()
         self.end()
 
     def end(self) -> None:
@@ -209,17 +215,22 @@ class SessionLink:
             news, self._news = self._news, None
             self.fail(envelope.id_token or b"null", news)
             return
-        if envelope.kind is Kind.REQUEST and self._needs_server(envelope):
+        if self._needs_server(envelope):
             self._backlog.appendleft(line)
             self._start(self._rebind, envelope)
         elif self._bound is not None:
             self._send([line])
 
     def _needs_server(self, envelope: Envelope) -> bool:
-        """Whether there is no server, or none that may take this request."""
+        """Whether there is no server, or none that may take this request.
+
+        What is no message wants one too: it is refused where all such lines are.
+        """
         if self._bound is None:
-            return True
-        if self._hello is not None or envelope.method == _DISCOVER:
+            return envelope.kind not in {Kind.NOTIFICATION, Kind.RESPONSE}
+        if envelope.kind is not Kind.REQUEST or self._hello is not None:
+            return False
+        if envelope.method == _DISCOVER:
             return False
         return not self._bound.handshake.claim(MODERN)
 

@@ -78,6 +78,7 @@ class Daemon:
                 runtime_dir=self._places.runtime_dir,
                 state_dir=self._places.state_dir,
                 fork_server_pid=fork_server_pid,
+                config_files=configuration.files,
             ),
             servers=servers,
             sessions=sessions,

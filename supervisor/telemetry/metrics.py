@@ -29,6 +29,7 @@ from typing_extensions import override
 from supervisor.core.report import CleanupReport, FactName
 from supervisor.core.views import InstanceState, QueueView
 from supervisor.linux.sampling import Usage
+from supervisor.telemetry.tallies import SpanTallies, SpanTally, Tallies, Tally
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 PREFIX: Final = "mcp_supervisor"
@@ -106,8 +107,8 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call] # they double the rows for nothing
         self._servers: frozenset[str] = frozenset()
         self._unconfirmed: dict[str, _Counted] = {}  # bounded: each of them holds a slot
-        self._channels: dict[tuple[str, Direction], Count] = {}  # bounded: of configured servers
-        self._call_children: dict[tuple[str, CallOutcome], tuple[Count, Spans]] = {}  # likewise
+        self._channels: dict[tuple[str, Direction], Tally] = {}  # bounded: of configured servers
+        self._of_calls: dict[tuple[str, CallOutcome], tuple[Tally, SpanTally]] = {}  # likewise
         self._registry = CollectorRegistry()
         what = "Version of the daemon and of its Python."
         build = Info("build", what, namespace=PREFIX, registry=self._registry)
@@ -123,9 +124,9 @@ class Metrics:
         self._failed = self._count("failed_signals", "Signals refused.", "signal", "errno")
         self._leftovers = self._count("leftovers_ended", "Ended after their server.", "server")
         self._orphans = self._count("adopted_orphans", "Orphans that helpers or daemon adopted.")
-        self._calls = self._count("calls", "Tool calls that ended.", "server", "outcome")
-        self._call_spans = self._spans("call", "How long tool calls took.", "server")
-        self._bytes = self._count("channel_bytes", "Bytes of MCP.", "server", "direction")
+        self._calls = self._tallies("calls", "Tool calls that ended.", "server", "outcome")
+        self._call_spans = self._span_tallies("call", "How long tool calls took.", "server")
+        self._bytes = self._tallies("channel_bytes", "Bytes of MCP.", "server", "direction")
         self._strays = self._count("stray_lines", "Lines that are no JSON-RPC.", "server")
         self._drops = self._count("dropped_messages", "Messages dropped.", "server", "kind")
         self.know_servers(servers)
@@ -134,7 +135,7 @@ class Metrics:
         """Take these as the configured servers from now on; what was counted stays."""
         self._servers = frozenset(servers)
         self._channels.clear()
-        self._call_children.clear()
+        self._of_calls.clear()
         # an alert on the first unconfirmed stop needs the zero before it
         for server in map(_readable, self._servers):
             for started in get_args(StartOutcome):
@@ -185,26 +186,26 @@ class Metrics:
 
     def call_finished(self, server: str, outcome: CallOutcome, seconds: float) -> None:
         """A tool call ended, `seconds` after it came."""
-        children = self._call_children.get((server, outcome))
-        if children is None:  # finding them costs more than counting
+        tallies = self._of_calls.get((server, outcome))
+        if tallies is None:  # finding them costs more than counting
             label = self._server(server)
-            counter = self._calls.labels(label, _of(get_args(CallOutcome), outcome))
-            children = counter, self._call_spans.labels(label)
+            counted = self._calls.row(label, _of(get_args(CallOutcome), outcome))
+            tallies = counted, self._call_spans.row(label)
             if server in self._servers:
-                self._call_children[server, outcome] = children
-        counter, spans = children
-        counter.inc()
+                self._of_calls[server, outcome] = tallies
+        counted, spans = tallies
+        counted.add(1)
         spans.observe(seconds)
 
     def bytes_moved(self, server: str, direction: Direction, count: int) -> None:
         """`count` bytes went to a server's stdin, or came from its stdout."""
-        counter = self._channels.get((server, direction))
-        if counter is None:  # finding it costs five times as much as counting
+        tally = self._channels.get((server, direction))
+        if tally is None:
             known = _of(get_args(Direction), direction)
-            counter = self._bytes.labels(self._server(server), known)
+            tally = self._bytes.row(self._server(server), known)
             if server in self._servers and known == direction:
-                self._channels[server, direction] = counter
-        counter.inc(count)
+                self._channels[server, direction] = tally
+        tally.add(count)
 
     def stray_lines(self, server: str, count: int) -> None:
         """A server wrote `count` lines that are no JSON-RPC."""
@@ -246,6 +247,17 @@ class Metrics:
 
     def _count(self, name: str, what: str, *labels: str) -> Count:
         return Count(name, what, labels, namespace=PREFIX, registry=self._registry)
+
+    def _tallies(self, name: str, what: str, *labels: str) -> Tallies:
+        tallies = Tallies(f"{PREFIX}_{name}", what, labels)
+        self._registry.register(tallies)
+        return tallies
+
+    def _span_tallies(self, name: str, what: str, *labels: str) -> SpanTallies:
+        full_name = f"{PREFIX}_{name}_duration_seconds"
+        tallies = SpanTallies(full_name, what, labels, _BUCKETS_S[name])
+        self._registry.register(tallies)
+        return tallies
 
     def _spans(self, name: str, what: str, *labels: str) -> Spans:
         return Spans(

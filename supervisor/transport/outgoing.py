@@ -19,6 +19,7 @@ from supervisor.core.call_errors import (
 from supervisor.core.envelope import Envelope, Kind, error_line, read_ends, read_envelope
 from supervisor.core.errors import RefusedIdError
 from supervisor.core.framing import Line, LineSplitter, TooLong
+from supervisor.transport.subscribers import UNSUBSCRIBE
 from supervisor.transport.unread import Unread
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Outgoing:
         self._stdin.on_drained = self._drained
         self._unread: Final = Unread()
         self._paused: set[int] = set()
+        self._watching_reading = False
 
     def send(self, client: int, lines: Sequence[Line | TooLong]) -> None:
         """Take lines of a client; every request among them gets an answer or an error."""
@@ -54,6 +56,8 @@ class Outgoing:
             envelope = read_envelope(line)
             if gone is not None and envelope.kind is Kind.REQUEST:
                 self._channel.refuse(client, envelope.id_token or b"null", gone)
+                continue
+            if envelope.method == UNSUBSCRIBE and self._watched_by_others(client, line, envelope):
                 continue
             prepared = self._prepare(client, line, envelope, now)
             if prepared is None:
@@ -90,7 +94,7 @@ class Outgoing:
         self._paused.discard(client)
         self._unread.forget(client)
 
-    async def watch_reading(self) -> None:
+    async def _watch_unread(self) -> None:
         """Fail requests that the server has not read when their time is over, until none waits."""
         while self._unread.waiting:
             await anyio.sleep_until(self._unread.waiting[0].expires_at)
@@ -99,6 +103,16 @@ class Outgoing:
                 limit_s = self._channel.limits.request_timeout_s
                 error = NotReadingError(self._channel.server, limit_s, unread_bytes)
                 self._channel.fail(one.client, one.id_token, error)
+        self._watching_reading = False
+
+    def _watched_by_others(self, client: int, line: bytes, envelope: Envelope) -> bool:
+        """Answer the end of a subscription that others share; False where the server has to."""
+        channel, token = self._channel, envelope.id_token
+        if channel.private or token is None or not channel.subscribers.others_watch(client, line):
+            return False
+        channel.subscribers.note(client, line, UNSUBSCRIBE)
+        channel.deliver(client, [b'{"jsonrpc":"2.0","id":%b,"result":{}}' % token])
+        return True
 
     @staticmethod
     def _refusal(line: bytes, envelope: Envelope) -> bytes | None:
@@ -144,10 +158,10 @@ class Outgoing:
         waiting_bytes = self._stdin.waiting_bytes
         if not waiting_bytes:
             return
-        idle = not self._unread.waiting
         self._unread.add(client, asked, now + self._channel.limits.request_timeout_s)
-        if idle and self._unread.waiting:
-            self._channel.tasks.start_soon(self.watch_reading)
+        if self._unread.waiting and not self._watching_reading:
+            self._watching_reading = True
+            self._channel.tasks.start_soon(self._watch_unread)
         peer = self._channel.peers.get(client)
         if waiting_bytes > HIGH_WATER_BYTES and peer is not None:
             self._paused.add(client)

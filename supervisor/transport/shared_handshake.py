@@ -16,6 +16,7 @@ import anyio
 
 from supervisor.core.call_errors import CallError
 from supervisor.core.envelope import Kind, read_envelope
+from supervisor.core.errors import InternalError
 from supervisor.core.json_spans import find_span
 from supervisor.transport.caller import Caller, dump
 from supervisor.transport.channel import Channel
@@ -76,7 +77,7 @@ class SharedHandshake:
         self.identity: str | None = None
         self._channel = channel
         self._answer: bytes | None = None
-        self._turn = anyio.Lock()
+        self._attempt: _Attempt | None = None
 
     def claim(self, identity: str) -> bool:
         """Whether a client of this identity may use the channel; the first one decides."""
@@ -94,24 +95,51 @@ class SharedHandshake:
         Raises:
             CallError: the server gave none.
         """
-        async with self._turn:
-            if self._answer is not None:
-                return self._answer, True
-            caller = Caller(self._channel)
-            try:
-                # the channel limits the handshake, and ends an instance that does not make it
-                line = await caller.request_line("initialize", hello.params, limit_s=float("inf"))
-                if find_span(line, ("result",)) is None:
-                    self.identity = None
-                    return line, False
-                caller.notify("notifications/initialized")
-            except CallError:
+        if self._answer is not None:
+            return self._answer, True
+        attempt, kept = self._attempt, True
+        if attempt is None:
+            if self._channel.ended is not None:
+                raise self._channel.ended
+            attempt, kept = _Attempt(), False
+            self._attempt = attempt
+            # of the channel, not of the client: it may leave, and the server has been asked
+            self._channel.tasks.start_soon(self._shake, hello, attempt)
+        await attempt.over.wait()
+        if attempt.answer:
+            return attempt.answer, kept
+        if attempt.error is not None:
+            raise attempt.error
+        why = f"the handshake with {self._channel.server!r} was given up"
+        raise InternalError(why)
+
+    async def _shake(self, hello: Hello, attempt: "_Attempt") -> None:
+        """Make the handshake; the channel limits it, and ends an instance that makes none."""
+        caller = Caller(self._channel)
+        try:
+            line = await caller.request_line("initialize", hello.params, limit_s=float("inf"))
+            attempt.answer = line
+            if find_span(line, ("result",)) is None:
                 self.identity = None
-                raise
-            finally:
-                caller.close()
-            self._answer = line
-            return line, False
+            else:
+                caller.notify("notifications/initialized")
+                self._answer = line
+        except CallError as error:
+            attempt.error = error
+            self.identity = None
+        finally:
+            caller.close()
+            self._attempt = None
+            attempt.over.set()
+
+
+class _Attempt:
+    """A handshake under way, and what came of it."""
+
+    def __init__(self) -> None:
+        self.over = anyio.Event()
+        self.answer = b""
+        self.error: CallError | None = None
 
 
 def with_id(line: bytes, id_token: bytes) -> bytes:

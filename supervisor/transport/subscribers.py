@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Final, cast
 
 _SUBSCRIBE: Final = "resources/subscribe"
-_UNSUBSCRIBE: Final = "resources/unsubscribe"
+UNSUBSCRIBE: Final = "resources/unsubscribe"
 _SET_LEVEL: Final = "logging/setLevel"
 _UPDATED: Final = "notifications/resources/updated"
 
@@ -32,7 +32,7 @@ class Subscribers:
 
     def note(self, client: int, line: bytes, method: str) -> None:
         """A client sent a request: it may be a subscription, its end, or a log level."""
-        if method in {_SUBSCRIBE, _UNSUBSCRIBE}:
+        if method in {_SUBSCRIBE, UNSUBSCRIBE}:
             uri = _uri_of(line)
             if uri is None:
                 return
@@ -43,6 +43,14 @@ class Subscribers:
                 watching.discard(client)
         elif method == _SET_LEVEL:
             self._level_set_by = client
+
+    def others_watch(self, client: int, line: bytes) -> bool:
+        """Whether a client that stops watching leaves somebody who goes on.
+
+        The server knows one client and would end it for all, so it must not hear of this.
+        """
+        watching = self._watching.get(_uri_of(line) or "", set())
+        return bool(watching - {client})
 
     def of(self, line: bytes, method: str, attached: Collection[int]) -> tuple[int, ...]:
         """Whom a notification without an address is for."""
@@ -65,7 +73,7 @@ class Subscribers:
             if client in watching:
                 watching.discard(client)
                 if not watching:
-                    lines.append(self._request(_UNSUBSCRIBE, {"uri": uri}))
+                    lines.append(self._request(UNSUBSCRIBE, {"uri": uri}))
             if not watching:
                 del self._watching[uri]
         if self._level_set_by == client:

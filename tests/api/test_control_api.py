@@ -288,7 +288,7 @@ async def serving(path: str) -> AsyncIterator[Api]:
         events,
         lambda: api is not None and api.ready,
         request_shutdown=control.request_shutdown,
-        shutdown_budget_s=7.5,
+        shutdown_budget_s=lambda: 7.5,
     )
     server = ApiServer(app)
     transport = httpx2.AsyncHTTPTransport(uds=path)

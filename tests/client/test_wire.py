@@ -1,18 +1,18 @@
 """HTTP by hand: what servers may legally send, and what a broken one does."""
 
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from cli.fake_daemon import FakeDaemon, listening, running
+from client.answering import OK, answering
 from supervisor.client.client import Client, quote
 from supervisor.client.errors import GarbledAnswerError, ProblemError, SocketRefusedError
 from supervisor.client.wire import ask
 from supervisor.core.errors import DaemonUnreachableError
 from supervisor.core.ids import InstanceId
+
 
 @pytest.mark.parametrize(
     "pieces",

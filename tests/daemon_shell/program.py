@@ -61,6 +61,7 @@ class FakeManager(Manager):
     """Owns nothing, and says what it was given and told."""
 
     def __init__(self, configuration: Configuration, places: Places, events: EventLog) -> None:
+        self.configuration = configuration
         self._servers = tuple(configuration.servers)
         self._places = places
         self._events = events

@@ -14,7 +14,7 @@ def daemon_router(
     control: Control,
     ready: Callable[[], bool],
     request_shutdown: RequestShutdown,
-    shutdown_budget_s: float,
+    shutdown_budget_s: Callable[[], float],
 ) -> APIRouter:
     """The routes of this noun, over `control`."""
     router = APIRouter(tags=["daemon"])
@@ -34,7 +34,7 @@ def daemon_router(
         """Stop all servers, then the daemon; answers before that, and events tell the rest."""
         pid = control.status().daemon.pid
         request_shutdown(force=bool(body and body.force), caller=caller_of(request))
-        return ShutdownAnswer(pid=pid, deadline_s=shutdown_budget_s)
+        return ShutdownAnswer(pid=pid, deadline_s=shutdown_budget_s())
 
     @router.get("/healthz")
     async def healthz() -> Health:
