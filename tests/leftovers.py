@@ -116,12 +116,11 @@ class Holdings:
     @classmethod
     def now(cls) -> Self:
         """Look."""
-        threads = frozenset(threading.enumerate())
-        return cls(_descriptors(), threads, frozenset(children_of_self()))
+        return cls(_descriptors(), _threads(), frozenset(children_of_self()))
 
     def problems_after(self) -> list[str]:
         """Say what differs now, one sentence each; threads get a moment to end."""
-        for thread in set(threading.enumerate()) - self.threads:
+        for thread in _threads() - self.threads:
             thread.join(_THREAD_ENDS_WITHIN_S)
         now = Holdings.now()
         opened = dict(now.descriptors.items() - self.descriptors.items())
@@ -136,6 +135,11 @@ class Holdings:
         problems += sorted(f"left running: thread {thread.name}" for thread in new_threads)
         problems += [_describe_child(pid) for pid in sorted(now.children - self.children)]
         return problems
+
+
+def _threads() -> frozenset[threading.Thread]:
+    # trio keeps idle threads for ten seconds, for whoever needs one next
+    return frozenset(t for t in threading.enumerate() if not t.name.startswith("Trio thread "))
 
 
 def set_subreaper(*, on: bool) -> None:

@@ -23,6 +23,19 @@ class Counts:
         lost_each: polite servers of such a daemon, and as many stubborn ones.
         cycles: starts and stops after which nothing may have grown.
         programs: starts of each command-line program.
+        calls: calls of 1 KB each way, one at a time.
+        big_calls: calls of 1 MB likewise.
+        burst: calls of 1 KB with several in flight, for one sample.
+        big_burst: calls of 1 MB likewise.
+        bursts: how many such samples are taken.
+        sdk_calls: calls of the SDK's client each way.
+        gateway_calls: calls through an HTTP gateway; 0 leaves that measurement out, which
+            installs something.
+        lines: how often a server says very much before, or in, an answer.
+        long_bytes: how much is in such an answer.
+        strays: how many lines stand before such an answer.
+        idle: instances that an idle daemon has.
+        idle_s: how long such a daemon is watched, seconds.
         deadline_s: deadline of stubborn servers, seconds.
         patience_s: how long something is waited for that is expected never to happen, seconds.
     """
@@ -41,6 +54,18 @@ class Counts:
     lost_each: int
     cycles: int
     programs: int
+    calls: int
+    big_calls: int
+    burst: int
+    big_burst: int
+    bursts: int
+    sdk_calls: int
+    gateway_calls: int
+    lines: int
+    long_bytes: int
+    strays: int
+    idle: int
+    idle_s: float
     deadline_s: float = 1.0
     patience_s: float = 1.0
 
@@ -60,6 +85,18 @@ FULL: Final = Counts(
     lost_each=10,
     cycles=100,
     programs=25,
+    calls=3000,
+    big_calls=100,
+    burst=20000,
+    big_burst=32,
+    bursts=5,
+    sdk_calls=300,
+    gateway_calls=300,
+    lines=10,
+    long_bytes=16_000_000,
+    strays=200_000,
+    idle=200,
+    idle_s=5.0,
 )
 """Medians that differ by a few per cent between two runs on a quiet machine."""
 
@@ -78,6 +115,18 @@ QUICK: Final = Counts(
     lost_each=10,
     cycles=30,
     programs=6,
+    calls=300,
+    big_calls=20,
+    burst=5000,
+    big_burst=16,
+    bursts=2,
+    sdk_calls=50,
+    gateway_calls=50,
+    lines=3,
+    long_bytes=16_000_000,
+    strays=200_000,
+    idle=200,
+    idle_s=2.0,
 )
 """Enough to see that something is ten times too slow, not that it is 10 % slower."""
 
@@ -96,6 +145,18 @@ TINY: Final = Counts(
     lost_each=1,
     cycles=2,
     programs=1,
+    calls=2,
+    big_calls=1,
+    burst=20,
+    big_burst=1,
+    bursts=1,
+    sdk_calls=1,
+    gateway_calls=0,
+    lines=1,
+    long_bytes=100_000,
+    strays=10,
+    idle=2,
+    idle_s=0.05,
     deadline_s=0.3,
     patience_s=0.05,
 )

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-Unit = Literal["ms", "s", "MiB", "count"]
+Unit = Literal["us", "ms", "s", "MiB", "%", "count"]
 Judged = Literal["ours", "difference", "ratio"]
 
 P90: Final = 0.9
-DIGITS: Final[dict[Unit, int]] = {"ms": 2, "s": 3, "MiB": 2, "count": 0}
+DIGITS: Final[dict[Unit, int]] = {"us": 1, "ms": 2, "s": 3, "MiB": 2, "%": 2, "count": 0}
 HEADINGS: Final = ("measurement", "ours", "p90", "peer", "its", "compared", "bound", "within")
 
 

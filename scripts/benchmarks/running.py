@@ -4,9 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from scripts.benchmarks.calling import measure_call_cpu, measure_calls
+from scripts.benchmarks.conversing import measure_conversations
 from scripts.benchmarks.counts import Counts
 from scripts.benchmarks.crowd import measure_crowd
 from scripts.benchmarks.exits import measure_exits
+from scripts.benchmarks.gateways import measure_gateway
+from scripts.benchmarks.idling import measure_idling
+from scripts.benchmarks.lines import measure_lines, measure_lost_calls
 from scripts.benchmarks.losing import measure_daemon_losses
 from scripts.benchmarks.results import Row
 from scripts.benchmarks.spawning import measure_memory, measure_spawns
@@ -33,6 +38,13 @@ MEASUREMENTS: Final[Mapping[str, Measurement]] = MappingProxyType(
         "loss": measure_daemon_losses,
         "cycles": measure_cycles,
         "programs": measure_programs,
+        "calls": measure_calls,
+        "cpu": measure_call_cpu,
+        "sdk": measure_conversations,
+        "gateway": measure_gateway,
+        "lines": measure_lines,
+        "lost": measure_lost_calls,
+        "idle": measure_idling,
     }
 )
 """By the name that `--only` takes, in the order of the table."""

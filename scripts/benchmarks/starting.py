@@ -17,7 +17,7 @@ from scripts.benchmarks.surroundings import UnexpectedError, directory
 from supervisor.core.places import MCP_SOCKET
 
 MCPCTL: Final = str(PROGRAMS / "mcpctl")
-STATUS_RATIO: Final = 6.0
+MCPCTL_RATIO: Final = 6.0
 SHIM_RATIO: Final = 2.3
 """Source: design section 21."""
 
@@ -25,24 +25,33 @@ PEER: Final = "python -c pass"
 
 
 def measure_programs(counts: Counts) -> list[Row]:
-    """`mcpctl status` to its end, and the shim until its request is at the daemon."""
-    bare, status, shim = [], [], []
+    """`mcpctl` to its end, and the shim until its request is at the daemon."""
+    bare, usage, status, shim = [], [], [], []
     with open_daemon({"cat": record(CAT)}) as daemon, _daemon_socket() as (listener, environ):
         daemon.start("cat")
         for _ in range(counts.warm_up + counts.programs):
-            bare.append(_run_ms([sys.executable, "-c", "pass"], ENV))
-            status.append(_run_ms([MCPCTL, "status"], daemon.environ))
+            bare.append(run_ms([sys.executable, "-c", "pass"], ENV))
+            usage.append(run_ms([MCPCTL, "--help"], ENV))
+            status.append(run_ms([MCPCTL, "status"], daemon.environ))
             shim.append(_connect_ms(listener, environ))
-    bare, status, shim = (samples[counts.warm_up :] for samples in (bare, status, shim))
+    bare, usage, status, shim = (
+        samples[counts.warm_up :] for samples in (bare, usage, status, shim)
+    )
     peer = Peer(PEER, bare)
     return [
-        row("mcpctl status", status, peer=peer, judged="ratio", bound=STATUS_RATIO),
+        row("mcpctl --help", usage, peer=peer, judged="ratio", bound=MCPCTL_RATIO),
+        row("mcpctl status", status, peer=peer, judged="ratio", bound=MCPCTL_RATIO),
         row("shim, until it asks the daemon", shim, peer=peer, judged="ratio", bound=SHIM_RATIO),
     ]
 
 
-def _run_ms(argv: Sequence[str], environ: Mapping[str, str]) -> float:
-    """Run a program to its end."""
+def run_ms(argv: Sequence[str], environ: Mapping[str, str]) -> float:
+    """Run a program to its end; what it prints is lost and must fit into a pipe.
+
+    Raises:
+        UnexpectedError: it failed.
+        TooLateError: it did not end.
+    """
     began_at = perf_counter()
     process = Bare(argv, env=environ)
     process.wait_end()

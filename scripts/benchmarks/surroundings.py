@@ -115,8 +115,13 @@ def wait_readable(fd: int, within_s: float) -> None:
     Raises:
         TooLateError: it did not happen in time.
     """
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    if not poll.poll(within_s * 1000):
+    if not becomes_readable(fd, within_s):
         message = f"nothing happened within {within_s:g} s"
         raise TooLateError(message)
+
+
+def becomes_readable(fd: int, within_s: float) -> bool:
+    """Whether a descriptor can be read, or a pidfd's process has ended, within that time."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(within_s * 1000))

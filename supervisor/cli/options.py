@@ -5,8 +5,8 @@ from typing import Final, TypeVar
 
 import click
 
-from supervisor.client.where import locate
 from supervisor.client.client import Client
+from supervisor.client.where import locate
 from supervisor.core.ids import DEFAULT_SESSION, SessionKey, is_session_key
 from supervisor.core.places import Places
 

@@ -17,8 +17,8 @@ from _socket import SHUT_WR, socket
 from supervisor.cli.copying import STDERR, STDIN, STDOUT, Copier, Flow, Sink
 from supervisor.cli.light_json import member, parse, quoted
 from supervisor.cli.refusing import Refusal, answer_requests, say
-from supervisor.client.where import locate
 from supervisor.client.reach import reach
+from supervisor.client.where import locate
 from supervisor.core import exits
 
 TYPE_CHECKING = False
@@ -142,7 +142,7 @@ def _connect(copier: Copier, connection: socket, places: "Places", given: Given)
     )
     stdout = Sink(STDOUT)
     line, early, left = _read_answer(copier, connection, stdout)
-    instance = _connected(line)
+    instance, of_session = _connected(line)
     if not isinstance(instance, str):
         raise _no_answer()
     errors = _open_stderr(places.mcp_socket, instance)
@@ -155,7 +155,7 @@ def _connect(copier: Copier, connection: socket, places: "Places", given: Given)
             down.put(early)
         left = _copy(copier, connection, down, left=left)
         stdout.close()
-        if given.session is not None and left:
+        if left and of_session:
             return exits.DONE  # the server stays with its session
         return _learn_end(copier, places.control_socket, (name, instance), left=left)
     except Refusal as refusal:
@@ -265,14 +265,18 @@ def _no_answer() -> Refusal:
     )
 
 
-def _connected(line: bytes) -> object:
-    """The instance that the answer names; a refusal ends the program."""
+def _connected(line: bytes) -> "tuple[object, bool]":
+    """The instance that the answer names, and whether it is a session's.
+
+    A refusal ends the program.
+    """
     try:
         answer = parse(line)
     except ValueError:
         raise _no_answer() from None
     if member(answer, "connected") is not None:
-        return member(answer, "connected", "instance")
+        of_session = member(answer, "connected", "session") is not None
+        return member(answer, "connected", "instance"), of_session
     message = member(answer, "error", "message")
     code = member(answer, "error", "code")
     exit_code = member(answer, "error", "exit_code")

@@ -30,6 +30,7 @@ from supervisor.core.places import MAX_SOCKET_PATH_BYTES
 Body = TypeVar("Body")
 
 _HOST: Final = "http://localhost"
+_ONE_REQUEST: Final = {"Connection": "close"}
 _JSON: Final = {"Content-Type": "application/json"}
 _STREAM: Final = {"Accept": "text/event-stream"}
 
@@ -68,7 +69,7 @@ class Exchange:
                 trust_env=False,
             )
             self._http = await stack.enter_async_context(
-                httpx2.AsyncClient(transport=transport, trust_env=False)
+                httpx2.AsyncClient(transport=transport, trust_env=False, headers=_ONE_REQUEST)
             )
             self._stack.push_async_exit(stack.pop_all())
         return self
@@ -236,6 +237,7 @@ def _kernels(error: BaseException) -> OSError:
 def _was_parsed(error: httpx2.RemoteProtocolError) -> bool:
     """Whether the parser found fault, and it is not just that the connection ended.
 
-    Source: httpcore2 2.16, `AsyncHTTP11Connection`: only what h11 raises has a further cause.
+    Source: httpcore2 2.16, `AsyncHTTP11Connection`: it carries h11's own error, or a sentence.
     """
-    return error.__cause__ is not None and error.__cause__.__cause__ is not None
+    under = error.__cause__
+    return under is not None and any(isinstance(what, Exception) for what in under.args)

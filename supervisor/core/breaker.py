@@ -15,7 +15,7 @@ Source: design section 10; the values are OpenClaw's.
 from dataclasses import dataclass, replace
 from typing import Final
 
-from supervisor.core.call_errors import CallError, RpcError
+from supervisor.core.call_errors import CallError, ChannelClosedError, RpcError
 from supervisor.core.errors import SupervisorError
 
 THRESHOLD: Final = 3
@@ -52,7 +52,7 @@ class Paused:
 
 def is_failure(error: SupervisorError) -> bool:
     """Whether a request that ended so got no answer; an error that the server gave is one."""
-    return isinstance(error, CallError) and not isinstance(error, RpcError)
+    return isinstance(error, CallError) and not isinstance(error, RpcError | ChannelClosedError)
 
 
 def admit(breaker: Breaker, now: float) -> Paused | None:

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from pydantic import JsonValue
 
-from supervisor.core.errors import RequestError, ServerFault, SupervisorError
+from supervisor.core.errors import ServerFault, SupervisorError
 
 MAX_QUOTED_LINES: Final = 5
 """How many of the last lines on stderr an error quotes."""
@@ -214,14 +214,18 @@ class ProtocolVersionError(CallError):
         super().__init__(server, f"Server {server!r} {why.rstrip('.')}.")
 
 
-class ChannelClosedError(RequestError):
-    """The connection to the server was given back; whoever still calls it has to open another."""
+class ChannelClosedError(CallError):
+    """The session let go of the server while a request was under way; nothing was repeated."""
 
     code = "channel_closed"
+    rpc_code = -32008
 
     def __init__(self, server: str) -> None:
-        self.server = server
-        super().__init__(f"The connection to server {server!r} has been closed.")
+        super().__init__(
+            server,
+            f"The session has let go of server {server!r} before it answered; the request was not "
+            "repeated.",
+        )
 
 
 UNAVAILABLE: Final = -32008

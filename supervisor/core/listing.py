@@ -114,12 +114,23 @@ def sift(server: str, kind: ListingKind, items: Sequence[JsonValue]) -> Listing:
     return Listing(tuple(ordered), tuple(told))
 
 
+def _can_be_sent(item: JsonValue) -> bool:
+    """JSON may spell half of a surrogate pair; UTF-8 cannot."""
+    try:
+        json.dumps(item, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
 def _fault(item: JsonValue, key: str, kind: ListingKind) -> str | None:
     if not isinstance(item, dict):
         return "it is no object"
     name = item.get(key)
     if not isinstance(name, str) or not name.strip():
         return f"its {key!r} is no text, or an empty one"
+    if not _can_be_sent(item):
+        return "it holds text that is no Unicode"
     if kind == "tools" and not isinstance(item.get("inputSchema"), dict):
         # the protocol wants one; clients of the official SDK refuse a whole list for a single lack
         return "its inputSchema is no object" if "inputSchema" in item else "it has no inputSchema"

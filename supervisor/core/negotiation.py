@@ -31,8 +31,8 @@ UNSUPPORTED_VERSION: Final = -32022
 PROBE_LIMIT_S: Final = 2.0
 """For `server/discover`: a Python server needs 0.6 s to be there; a silent one costs this once."""
 
-REMEMBERED_SHARE: Final = 0.5
-"""Of the time that is left: what remembers wrongly shall still be able to fall back."""
+FALLBACK_SHARE: Final = 0.5
+"""Of the time that is left: who is silent, or remembered wrongly, shall be able to fall back."""
 
 MAX_SHOWN: Final = 40
 """Characters of a version that an error shows."""
@@ -90,8 +90,9 @@ def discover_limit_s(how: How, left_s: float) -> float:
     left_s = max(0.0, left_s)
     if how == "configured":
         return left_s
-    own_s = left_s * REMEMBERED_SHARE if how == "remembered" else 0.0
-    return min(max(PROBE_LIMIT_S, own_s), left_s)
+    if how == "probed":
+        return min(PROBE_LIMIT_S, left_s * FALLBACK_SHARE)
+    return min(max(PROBE_LIMIT_S, left_s * FALLBACK_SHARE), left_s)
 
 
 def supported_versions(data: JsonValue) -> tuple[str, ...]:

@@ -157,14 +157,14 @@ class PlainIds:
 
     def _as_asked(self, token: bytes) -> bytes:
         """The key of a request whose id the server gave back as another JSON type."""
-        number = _LOOSE_INTEGER.fullmatch(token)
-        if number is None:
-            return meaning(token)
+        number, exact = _LOOSE_INTEGER.fullmatch(token), meaning(token)
+        if number is None or exact in self._given_up:  # a late answer must not reach its twin
+            return exact
         known = (self._requests, self._given_up, self._answered)
         for key in (number[1], b'"%b' % number[1]):
             if any(key in table for table in known):
                 return key
-        return meaning(token)
+        return exact
 
     def _unknown(self, key: bytes) -> Incoming:
         if key in self._given_up:

@@ -31,13 +31,13 @@ from supervisor.gateway.speech import (
     listing,
     result_line,
 )
-from supervisor.linux.pipes import Sink, Source
+from supervisor.linux.pipes import HangUp, Sink, Source
 from supervisor.runtime.session import SessionRuntime
 
 _log = structlog.get_logger(__name__)
 
-LEAVE_PATIENCE_S: Final = 60.0
-"""How long a client that says no more is still given answers: as long as a request may last."""
+MAX_IN_FLIGHT: Final = 256
+"""Requests of one client that are under way; more wait in its own pipe."""
 
 _TOKEN: Final = ("params", "_meta", "progressToken")
 _ARGUMENTS: Final = ("params", "arguments")
@@ -60,7 +60,7 @@ class BadParamsError(Exception):
 class ServeLink:
     """A client that sees all servers of a session as one."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a client is, and its bounds
         self,
         source: Source,
         sink: Sink,
@@ -68,6 +68,7 @@ class ServeLink:
         tasks: TaskGroup,
         *,
         max_line_bytes: int,
+        max_queue_bytes: int,
         on_end: Callable[[], None],
     ) -> None:
         self._source = source
@@ -75,6 +76,7 @@ class ServeLink:
         self._runtime = runtime
         self._tasks = tasks
         self._on_end = on_end
+        self._max_queue_bytes = max_queue_bytes
         self._splitter = LineSplitter(max_line_bytes)
         self._in_flight: dict[bytes, anyio.CancelScope] = {}
         self._ready = False
@@ -84,6 +86,7 @@ class ServeLink:
     def begin(self, early: bytes) -> None:
         """Take lines from now on; `early` came with the greeting."""
         self._runtime.watchers.add(self._changed)
+        self._runtime.served.add(self.end)
         self._source.redirect(self._from_client)
         if early:
             self._from_client(early)
@@ -101,6 +104,7 @@ class ServeLink:
         if not self._over:
             self._over = True
             self._runtime.watchers.discard(self._changed)
+            self._runtime.served.discard(self.end)
             for scope in self._in_flight.values():
                 scope.cancel()
             self._source.close()
@@ -108,8 +112,14 @@ class ServeLink:
             self._on_end()
 
     async def _leave(self) -> None:
-        with anyio.move_on_after(LEAVE_PATIENCE_S):
+        """Each request has a time limit of its own; a client that is dead waits for none."""
+        if self._over:
+            return
+        gone = HangUp(self._source.fd, self._drained.set, reading_too=True)
+        try:
             await self._drained.wait()
+        finally:
+            gone.close()
         self.end()
 
     def _from_client(self, data: bytes) -> None:
@@ -132,6 +142,8 @@ class ServeLink:
             case Kind.REQUEST:
                 scope = self._in_flight[meaning(token)] = anyio.CancelScope()
                 self._tasks.start_soon(self._serve, line, envelope, token, scope)
+                if len(self._in_flight) >= MAX_IN_FLIGHT:
+                    self._source.pause()
             case Kind.NOTIFICATION:
                 self._notified(line, envelope.method or "")
             case Kind.BAD_ID:
@@ -170,6 +182,8 @@ class ServeLink:
                 answer = error_line(token, -32603, "The daemon met a bug; its log has the rest.")
             self._write(answer)
         self._in_flight.pop(meaning(token), None)
+        if not self._over and len(self._in_flight) < MAX_IN_FLIGHT:
+            self._source.resume()
         self._look_drained()
 
     async def _result(self, line: bytes, method: str) -> bytes:
@@ -229,8 +243,16 @@ class ServeLink:
             )
 
     def _write(self, line: bytes) -> None:
-        if not self._over:
-            self._sink.write(line + b"\n")
+        if self._over:
+            return
+        if self._sink.waiting_bytes > self._max_queue_bytes:
+            _log.warning(
+                "client_too_slow", session=self._runtime.key, waiting_bytes=self._sink.waiting_bytes
+            )
+            self._sink.close()
+            self.end()
+            return
+        self._sink.write(line + b"\n")
 
     def _look_drained(self) -> None:
         if self._source.ended and not self._in_flight:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from supervisor.core.ids import ServerName, SessionKey, is_session_key
-from supervisor.core.limits import DEFAULT_LINE_BYTES
 from supervisor.gateway.serve_link import ServeLink
 from supervisor.manager.clients import BAD_SESSION, VERSION, ClientConnection, GreetingError
 from supervisor.runtime.session import SessionPlan
@@ -44,7 +43,8 @@ async def serve_session(
             client.sink,
             runtime,
             tasks,
-            max_line_bytes=DEFAULT_LINE_BYTES,
+            max_line_bytes=host.configuration.settings.max_line_bytes,
+            max_queue_bytes=host.configuration.settings.max_client_queue_bytes,
             on_end=over.set,
         )
         client.on_end = link.source_ended

@@ -72,5 +72,8 @@ def failure_line(id_token: bytes, error: SupervisorError) -> bytes:
 
 
 def dump(value: object) -> bytes:
-    """Compact JSON, UTF-8."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    """Compact JSON, UTF-8; a lone surrogate, which UTF-8 cannot say, is written as an escape."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()

@@ -17,7 +17,7 @@ import structlog
 
 from supervisor.core.errors import RequestError, SupervisorError
 from supervisor.core.exits import exit_of_code
-from supervisor.core.ids import InstanceId, ServerName, SessionKey, is_session_key
+from supervisor.core.ids import SHARED, InstanceId, ServerName, SessionKey, is_session_key
 from supervisor.linux.pipes import Sink, Source
 from supervisor.linux.unix_socket import peer_credentials
 from supervisor.manager.private_link import HIGH_WATER_BYTES, PrivateLink
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 GREETING_BYTES: Final = 65536
 """Far more than a greeting needs; a client that sends more has mistaken the socket."""
+
+EARLY_BYTES: Final = 1048576
+"""What a client may send before there is a server for it; the rest waits in its own pipe."""
 
 GREETING_PATIENCE_S: Final = 10.0
 """How long a connection may stay without a greeting."""
@@ -83,7 +86,12 @@ async def serve(
 async def _serve_one(
     connection: socket.socket, host: "Manager", known: "Mapping[str, Greeted]"
 ) -> None:
-    client = ClientConnection(connection)
+    try:
+        client = ClientConnection(connection)
+    except OSError as error:  # out of descriptors, or the client is gone
+        _log.warning("client_not_accepted", errno=error.errno)
+        connection.close()
+        return
     try:
         request = await client.greeting()
         if request is not None:
@@ -112,8 +120,11 @@ async def _connect(client: "ClientConnection", wanted: dict[str, object], host: 
     if wanted.get("version") != VERSION or not isinstance(name, str):
         raise GreetingError(UNKNOWN_VERSION)
     directory = cwd if isinstance(cwd, str) and cwd.startswith("/") else None
-    if session is None:
+    shared = host.record(ServerName(name)).scope == "shared"
+    if session is None and not shared:
         await _serve_private(client, host, ServerName(name), directory)
+    elif session is None:
+        await _serve_session(client, host, ServerName(name), SHARED, None)
     elif isinstance(session, str) and is_session_key(session):
         await _serve_session(client, host, ServerName(name), SessionKey(session), directory)
     else:
@@ -123,11 +134,11 @@ async def _connect(client: "ClientConnection", wanted: dict[str, object], host: 
 async def _serve_private(
     client: "ClientConnection", host: "Manager", name: ServerName, cwd: str | None
 ) -> None:
-    held = await host.spawn(host.record(name), None, cwd)
-    instance = held.instance
+    channel = await host.spawn(host.record(name), None, cwd)
+    instance = channel.held.instance
     _tell(host, "client_connected", client, instance)
     async with anyio.create_task_group() as tasks:
-        link = PrivateLink(client.source, client.sink, host.channels[instance.id], tasks)
+        link = PrivateLink(client.source, client.sink, channel, tasks)
         client.on_end = link.source_ended
         client.answer({"connected": {"instance": instance.id, "session": None}})
         link.begin(client.take_early())
@@ -149,6 +160,7 @@ async def _serve_session(
     first = await host.sessions.ensure(name, session, where, None)
     instance = first.channel.held.instance
     _tell(host, "client_connected", client, instance)
+    whose = client.peer.pid, instance.id
     over = anyio.Event()
     async with anyio.create_task_group() as tasks:
         link = SessionLink(
@@ -161,7 +173,7 @@ async def _serve_session(
             tasks=tasks,
             max_line_bytes=record.calls.max_line_bytes,
             max_queue_bytes=host.configuration.settings.max_client_queue_bytes,
-            on_move=lambda one: host.taps.move(client.peer.pid, one.channel.held.family.tail),
+            on_move=lambda one: host.taps.move(whose, one.channel.held.family.tail),
             on_end=over.set,
         )
         client.on_end = link.source_ended
@@ -200,20 +212,26 @@ async def _stderr(client: "ClientConnection", wanted: dict[str, object], host: "
         if client.sink.waiting_bytes < HIGH_WATER_BYTES:
             client.sink.write(data)
 
+    client.source.redirect(_discard)  # nothing is expected here
     client.sink.write(_lines(tail.lines()))
-    tap = host.taps.open(client.peer.pid, copy, tail)
+    whose = client.peer.pid, instance
+    tap = host.taps.open(whose, copy, tail)
     try:
         if held.instance.session is None:
             await held.instance.wait_settled()
         else:
             await client.ended()  # the client's server may be another one by then
     finally:
-        host.taps.close(client.peer.pid, tap)
+        host.taps.close(whose, tap)
     await client.flushed()
 
 
 def _lines(lines: tuple[str, ...]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _discard(_data: bytes) -> None:
+    """What such a connection sends is nobody's."""
 
 
 def _nothing() -> None:
@@ -232,11 +250,8 @@ class ClientConnection:
         self.on_end: Callable[[], None] = _nothing
         self._early = b""
         self._news = anyio.Event()
-        self._drained = anyio.Event()
-        self._drained.set()
-        fd = connection.detach()
-        self.sink = Sink(os.dup(fd))
-        self.source = Source(fd, self._take, self._ended)
+        self.sink = Sink(os.dup(connection.fileno()))
+        self.source = Source(connection.detach(), self._take, self._ended)
 
     async def greeting(self) -> object:
         """The first line, parsed; None when the client left or took too long."""
@@ -264,6 +279,7 @@ class ClientConnection:
     def take_early(self) -> bytes:
         """What came behind the greeting."""
         early, self._early = self._early, b""
+        self.source.resume()
         return early
 
     def answer(self, body: dict[str, object]) -> None:
@@ -288,6 +304,8 @@ class ClientConnection:
 
     def _take(self, data: bytes) -> None:
         self._early += data
+        if len(self._early) > EARLY_BYTES:
+            self.source.pause()  # until there is a server to send it to
         self._news.set()
 
     def _ended(self) -> None:

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import anyio
 from anyio.abc import TaskGroup
 
 from supervisor.config.models import Configuration, Server
@@ -198,21 +199,30 @@ class Manager:
             for held in self.held(name, session):
                 if not held.instance.stopping and not held.instance.quarantined:
                     return StartAnswer(instance=self.instance(held.instance.id), started=False)
-            held = await self.spawn(self.record(name), session, cwd)
-            return StartAnswer(instance=self.instance(held.instance.id), started=True)
+            channel = await self.spawn(self.record(name), session, cwd)
+            return StartAnswer(instance=self._view(channel.held), started=True)
 
     async def spawn(
         self, record: Server, session: SessionKey | None, cwd: str | None = None
-    ) -> Held:
-        """Start a new instance: of a session, or a private one; see `Starts.spawn`."""
+    ) -> Channel:
+        """Start a new instance: of a session, or a private one; see `Starts.spawn`.
+
+        Returns:
+            Its channel, open.
+        """
         held = await self._starts.spawn(record, session, cwd)
-        channel = Channel(held, record.calls, self.events, self.metrics, private=session is None)
+        now = self.configuration.servers.get(record.name, record)
+        channel = Channel(held, now.calls, self.events, self.metrics, private=session is None)
         self.channels[held.instance.id] = channel
         channel.handshake.on_ready = lambda: self._got_ready(record.name)
-        await self._tasks.start(channel.run)
+        with anyio.CancelScope(shield=True):  # an instance without a channel would be nobody's
+            await self._tasks.start(channel.run)
         if session is not None:
             self.sessions.add(channel, cwd)
-        return held
+        if held.instance.id not in self.custody.held:  # it has come and gone meanwhile
+            self.channels.pop(held.instance.id, None)
+            self.sessions.forget(held.instance.id)
+        return channel
 
     # Stop
 
@@ -227,8 +237,11 @@ class Manager:
         where = None if session is None else self._where(name, session)
         self.record(name)
         self.restarts.cancel_all(name, where)
-        held = self.held(name, where)
-        return await self._stops.stop(held, "stop", force=force, verify=verify)
+        try:
+            held = self.held(name, where)
+            return await self._stops.stop(held, "stop", force=force, verify=verify)
+        finally:  # a stop that joined the end of a crash: that one is not made good for either
+            self.restarts.cancel_all(name, where)
 
     async def stop_held(self, held: Iterable[Held], reason: Reason) -> StopAnswer:
         """Stop these instances in parallel; answers when all are decided."""
@@ -240,7 +253,11 @@ class Manager:
         Raises:
             UnknownInstanceError: it is not listed.
         """
-        return await self._stops.stop([self._find(instance)], "stop", force=force, verify=verify)
+        held = self._find(instance)
+        try:
+            return await self._stops.stop([held], "stop", force=force, verify=verify)
+        finally:
+            self.restarts.cancel((held.instance.session, held.instance.server))
 
     async def restart(
         self, name: ServerName, session: SessionKey, *, force: bool, verify: bool

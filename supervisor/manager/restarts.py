@@ -93,6 +93,12 @@ class Restarts:
             self.cancel(key)
             del self._tracks[key]
 
+    def forget_session(self, session: SessionKey) -> None:
+        """A session has ended: nothing of it is started again."""
+        for key in [key for key in self._tracks if key[0] == session]:
+            self.cancel(key)
+            del self._tracks[key]
+
     def pace(self, name: ServerName) -> Pace | None:
         """What people want to know of a server that has ended by itself: the latest of its keys."""
         tracks = [track for key, track in self._tracks.items() if key[1] == name]
@@ -161,6 +167,8 @@ class Restarts:
                     in_s=round(at - now, 3),
                     exits=track.history.exits,
                 )
+                self.cancel(key)
+                track.waiting = anyio.CancelScope()  # at once, so that a stop finds it
                 self._tasks.start_soon(self._start_at, session, name, track, at)
             case GiveUp(restarts, period_s):
                 self._manager.failed.add(name)
@@ -178,12 +186,14 @@ class Restarts:
     async def _start_at(
         self, session: SessionKey, name: ServerName, track: _Track, at: float
     ) -> None:
-        with anyio.CancelScope() as scope:
-            track.waiting = scope
+        scope = track.waiting
+        if scope is None:
+            return  # cancelled before its first step
+        with scope:
             await anyio.sleep_until(at)
-        track.waiting = None
-        if scope.cancelled_caught:
+        if scope.cancelled_caught or track.waiting is not scope:
             return
+        track.waiting = None
         try:
             await self._manager.start_again(name, session, track.cwd)
             self._manager.metrics.restarted(name)

@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 from supervisor.config.models import Server
 from supervisor.config.states import state_of
 from supervisor.core import leases
-from supervisor.core.call_errors import CallError
+from supervisor.core.call_errors import CallError, ProtocolVersionError
 from supervisor.core.errors import UnknownServerError
 from supervisor.core.fingerprint import canonical
 from supervisor.core.ids import SHARED, ServerName, SessionKey
@@ -35,9 +35,11 @@ from supervisor.core.views import (
     StopAnswer,
 )
 from supervisor.manager.session_channels import SessionChannel
+from supervisor.process.custody import Held
 from supervisor.runtime.opening import Opened
 from supervisor.runtime.probe import probe
 from supervisor.runtime.session import SessionPlan, SessionRuntime
+from supervisor.telemetry.masking import mask_text
 
 if TYPE_CHECKING:
     from supervisor.manager.manager import Manager
@@ -59,6 +61,7 @@ class Runtimes:
         self._runtimes: dict[SessionKey, SessionRuntime] = {}
         self._locks: dict[SessionKey, anyio.Lock] = {}
         self._eras: dict[str, Handshake] = {}
+        self._refused: dict[str, ProtocolVersionError] = {}
         self._unchecked: set[tuple[ServerName, str]] = set()
         self._leases: Leases[SessionKey] = Leases()
         self._news = anyio.Event()
@@ -109,12 +112,12 @@ class Runtimes:
             held = self._manager.held(session=key)
             if key not in self._runtimes and not held:
                 raise UnknownSessionError(key)
-            runtime = self._runtimes.pop(key, None)
-            self._leases = leases.closed(self._leases, key)
-            if runtime is not None:
-                for connection in runtime.connections():
-                    runtime.close(connection.name)
-            return await self._manager.stop_held(held, "stop")
+            self._manager.restarts.forget_session(key)
+            self._drop(key)
+            try:
+                return await self._manager.stop_held(held, "stop")
+            finally:  # of what was ending by itself when the stop came
+                self._manager.restarts.forget_session(key)
 
     async def probe(self, name: ServerName) -> ProbeView:
         """Start a server in a session of its own, ask what it offers, and stop it.
@@ -123,14 +126,19 @@ class Runtimes:
             UnknownServerError: there is no such server.
         """
         self.record(name)
+        self._refused.pop(self._fingerprint_of(name), None)
         began_at = anyio.current_time()
         key = SessionKey(f"probe-{secrets.token_hex(4)}")
         runtime = self._runtimes[key] = SessionRuntime(key, SessionPlan(servers=(name,)), self)
+        ran = bool(self._manager.held(name, SHARED))
         try:
             return await probe(runtime.connection(name), began_at)
         finally:
             with anyio.CancelScope(shield=True):  # a probe leaves nothing, whoever gave up on it
                 await self.delete(key)
+                unused = [h for h in self._manager.held(name, SHARED) if not self._is_used(h)]
+                if not ran:
+                    await self._manager.stop_held(unused, "stop")
 
     def views(self) -> tuple[SessionView, ...]:
         """All sessions, sorted by key: those with a plan and those that hold an instance."""
@@ -208,12 +216,28 @@ class Runtimes:
         """The record of a configured server."""
         return self._manager.record(name)
 
+    async def wait_turn(self, name: ServerName, session: SessionKey) -> None:
+        """Wait until a server that failed before may be started again."""
+        where = SHARED if self.record(name).scope == "shared" else session
+        if self._manager.sessions.usable(name, where, None, None) is None:
+            await self._manager.restarts.wait_turn((where, name))
+
     def cold_start(self) -> AbstractAsyncContextManager[object]:
         """Wait for a turn."""
         return self.cold_starts
 
     async def open(self, name: ServerName, session: SessionKey) -> SessionChannel:
-        """Find the instance for the daemon's own use, or start one."""
+        """Find the instance for the daemon's own use, or start one.
+
+        One of no known revision is not asked again: it would answer the same. A start by hand, a
+        probe or another record gives it a new chance.
+
+        Raises:
+            SupervisorError: there is none and it cannot be started; every subclass says why.
+        """
+        refused = self._refused.get(self._fingerprint_of(name))
+        if refused is not None and name in self._manager.failed:
+            raise ProtocolVersionError(name, refused.why)
         return await self._manager.sessions.ensure(name, session, None, DAEMON)
 
     async def retire(self, opened: Opened) -> None:
@@ -223,20 +247,29 @@ class Runtimes:
         await instance.wait_settled()
 
     @contextmanager
-    def in_use(self, opened: Opened) -> Iterator[None]:
-        """Keep an instance from idling, and its session."""
-        sessions, held = self._manager.sessions, opened.channel.held
-        one = sessions.of(held)
-        session = held.instance.session
+    def in_use(self, opened: Opened, session: SessionKey) -> Iterator[None]:
+        """Keep an instance from idling, and the session that uses it."""
+        sessions = self._manager.sessions
+        one = sessions.of(opened.channel.held)
         if one is not None:
             sessions.acquire(one)
+        with self.session_in_use(session):
+            try:
+                yield
+            finally:
+                if one is not None:
+                    sessions.left(one)
+
+    @contextmanager
+    def session_in_use(self, session: SessionKey) -> Iterator[None]:
+        """Keep a session from being forgotten; one that is forgotten already stays so."""
+        if self._leases.get(session) is not None:
+            self._leases = leases.acquired(self._leases, session, anyio.current_time())
         try:
             yield
         finally:
-            if one is not None:
-                sessions.left(one)
-            if session is not None:
-                self._leases = leases.used(self._leases, session, anyio.current_time())
+            self._leases = leases.released(self._leases, session, anyio.current_time())
+            self._news.set()
 
     def era(self, name: ServerName) -> Handshake | None:
         """What a server with this configuration answered last."""
@@ -248,7 +281,9 @@ class Runtimes:
 
     def note_failed(self, name: ServerName, error: CallError) -> None:
         """A server runs and did not get ready."""
-        self._manager.errors[name] = str(error)
+        if isinstance(error, ProtocolVersionError):
+            self._refused[self._fingerprint_of(name)] = error
+        self._manager.errors[name] = mask_text(str(error))
         self._manager.failed.add(name)
         self._manager.events.record("start_failed", level="warning", server=name, reason=str(error))
 
@@ -287,12 +322,19 @@ class Runtimes:
                 if self._manager.held(session=key) or (runtime and runtime.watchers):
                     self._leases = leases.used(self._leases, key, anyio.current_time())
                     continue
-                self._leases = leases.closed(self._leases, key)
-                self._runtimes.pop(key, None)
-                self._locks.pop(key, None)
+                self._drop(key)
                 self._manager.events.record("session_forgotten", session=key)
 
+    def _drop(self, key: SessionKey) -> None:
+        """Forget a session; who calls or is served through it is told."""
+        self._leases = leases.closed(self._leases, key)
+        runtime = self._runtimes.pop(key, None)
+        if runtime is not None:
+            runtime.end()
+
     async def _stop(self, key: SessionKey, names: set[ServerName]) -> None:
+        for name in names:
+            self._manager.restarts.cancel_all(name, key)
         gone = [held for held in self._manager.held(session=key) if held.instance.server in names]
         await self._manager.stop_held(gone, "reload")
 
@@ -312,6 +354,10 @@ class Runtimes:
             return state_of(self.record(name), self._key).fingerprint or name
         except UnknownServerError:
             return name
+
+    def _is_used(self, held: Held) -> bool:
+        one = self._manager.sessions.of(held)
+        return one is not None and bool(one.uses)
 
     def _lock(self, key: SessionKey) -> anyio.Lock:
         return self._locks.setdefault(key, anyio.Lock())

@@ -14,13 +14,13 @@ from anyio.abc import TaskGroup
 
 from supervisor.core.ids import SHARED, InstanceId, ServerName, SessionKey
 from supervisor.core.limits import DEFAULT_REQUEST_TIMEOUT_S
+from supervisor.core.negotiation import Handshake
 from supervisor.process.custody import Held
 from supervisor.process.instance import Instance
 from supervisor.transport.channel import Channel
-from supervisor.transport.shared_handshake import SharedHandshake
+from supervisor.transport.shared_handshake import ANYBODY, SharedHandshake
 
 if TYPE_CHECKING:
-    from supervisor.core.negotiation import Handshake
     from supervisor.manager.manager import Manager
 
 
@@ -30,7 +30,6 @@ class SessionChannel:
     Attributes:
         uses: clients that hold it, and requests of the daemon's own that are under way.
         released_at: the instant of its last use.
-        negotiated: the handshake that the daemon made for itself; None before.
         negotiating: held while it does.
         probing: whether the server is being asked for its revision, which some do not survive.
         news: set when its idle time may have another end than before.
@@ -40,12 +39,25 @@ class SessionChannel:
         self.channel: Final = channel
         self.uses = 0
         self.released_at = anyio.current_time()
-        self.negotiated: Handshake | None = None
+        self._negotiated: Handshake | None = None
         self.negotiating: Final = anyio.Lock()
         self.probing = False
         self.news = anyio.Event()
-        self.handshake: Final = SharedHandshake(channel)
+        self.handshake: Final = SharedHandshake(channel, self.negotiating)
         self.cwd: Final = cwd
+
+    @property
+    def negotiated(self) -> Handshake | None:
+        """The handshake for the daemon's own use: its own, or that of a client before it."""
+        if self._negotiated is None:
+            self._negotiated = self.handshake.as_negotiated()
+        return self._negotiated
+
+    @negotiated.setter
+    def negotiated(self, handshake: Handshake | None) -> None:
+        self._negotiated = handshake
+        if handshake is not None:
+            self.handshake.adopt(handshake)
 
     @property
     def usable(self) -> bool:
@@ -132,6 +144,11 @@ class SessionChannels:
         if one is None:
             return None
         one.news.set()
+        held = one.channel.held.instance
+        key = (held.session or SHARED, held.server)
+        lock = self._locks.get(key)
+        if lock is not None and not lock.locked() and not self._of(held.server, key[0]):
+            del self._locks[key]
         return one.cwd
 
     def probing(self, instance: InstanceId) -> bool:
@@ -173,12 +190,16 @@ class SessionChannels:
         """
         record = self._manager.record(name)
         where = None if record.cwd_given else cwd
-        session = SHARED if record.scope == "shared" else session
+        if record.scope == "shared":  # one process for all, whoever they are and wherever
+            session, where = SHARED, None
+            identity = None if identity is None else ANYBODY
         async with self.lock(session, name):
             found = self.usable(name, session, where, identity)
             if found is None:
-                held = await self._manager.spawn(record, session, where)
-                found = self._channels[held.instance.id]
+                channel = await self._manager.spawn(record, session, where)
+                found = self._channels.get(channel.held.instance.id)
+                if found is None:
+                    raise channel.gone_error()
             if identity is not None:
                 found.handshake.claim(identity)
             return found

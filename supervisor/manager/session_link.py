@@ -88,6 +88,8 @@ class SessionLink:
         self._on_end = on_end
         self._splitter = LineSplitter(max_line_bytes)
         self._bound: SessionChannel | None = None
+        self._first: SessionChannel | None = None
+        self._followed: SessionChannel | None = None
         self._client = 0
         self._hello: Hello | None = None
         self._news: ServerGoneError | None = None
@@ -97,8 +99,12 @@ class SessionLink:
         self._drained = anyio.Event()
 
     def begin(self, first: SessionChannel, early: bytes) -> None:
-        """Take lines from now on; `early` came with the greeting."""
-        self._bind_to(first)
+        """Take lines from now on; `early` came with the greeting.
+
+        `first` is what its stderr connection follows; it is used only if the client's first words
+        lead there, since it may be of a client that says something else of itself.
+        """
+        self._first = self._followed = first
         self._source.redirect(self._from_client)
         if early:
             self._from_client(early)
@@ -160,7 +166,7 @@ class SessionLink:
     def channel_ended(self, error: ServerGoneError, failed: int) -> None:
         """The server is gone; the next request starts it again, or is told first."""
         bound, self._bound = self._bound, None
-        reason = None if bound is None else bound.channel.held.instance.state.reason
+        reason = None if bound is None else bound.channel.end_reason()
         if reason in ENDS_CONNECTION:
             self.end()
             return
@@ -215,11 +221,17 @@ class SessionLink:
             news, self._news = self._news, None
             self.fail(envelope.id_token or b"null", news)
             return
+        if envelope.method == _DISCOVER and self._bound is None and self._hello is None:
+            self._use_first()  # any server may be asked that, and most refuse
         if self._needs_server(envelope):
             self._backlog.appendleft(line)
             self._start(self._rebind, envelope)
         elif self._bound is not None:
             self._send([line])
+
+    def _use_first(self) -> None:
+        if self._first is not None and self._first.usable:
+            self._bind_to(self._first)
 
     def _needs_server(self, envelope: Envelope) -> bool:
         """Whether there is no server, or none that may take this request.
@@ -228,9 +240,8 @@ class SessionLink:
         """
         if self._bound is None:
             return envelope.kind not in {Kind.NOTIFICATION, Kind.RESPONSE}
-        if envelope.kind is not Kind.REQUEST or self._hello is not None:
-            return False
-        if envelope.method == _DISCOVER:
+        told = self._hello is not None or envelope.method == _DISCOVER
+        if envelope.kind is not Kind.REQUEST or told:
             return False
         return not self._bound.handshake.claim(MODERN)
 
@@ -243,6 +254,7 @@ class SessionLink:
     def _say_hello(self, line: bytes, envelope: Envelope) -> None:
         hello = read_hello(line)
         if hello is None:
+            self._use_first()
             self._send([line])  # the server says what is wrong with it
             return
         self._hello, self._news = hello, None
@@ -275,7 +287,11 @@ class SessionLink:
         if hello is None:
             return
         chosen = await self._channels.ensure(self._server, self._session, self._cwd, hello.identity)
-        answer, kept = await self._shake(chosen, hello)
+        try:
+            answer, kept = await self._shake(chosen, hello)
+        except SupervisorError:
+            self._hello = None  # nothing was agreed upon
+            raise
         self._answer(with_id(answer, envelope.id_token or b"null"))
         if kept and hello.roots:
             self._send([ROOTS_CHANGED])
@@ -292,15 +308,19 @@ class SessionLink:
 
     async def _shake(self, chosen: SessionChannel, hello: Hello) -> tuple[bytes, bool]:
         """Make or take the handshake of a server, and use that server from then on."""
-        answer, kept = await chosen.handshake.make(hello)
-        if not self._over:
-            self._bind_to(chosen)
+        self._channels.acquire(chosen)
+        try:
+            answer, kept = await chosen.handshake.make(hello)
+            if not self._over:
+                self._bind_to(chosen)
+        finally:
+            self._channels.left(chosen)
         return answer, kept
 
     def _bind_to(self, chosen: SessionChannel) -> None:
         if self._bound is chosen:
             return
-        moved = self._client != 0
+        moved = self._followed is not chosen
         self._unbind()
         if chosen.channel.ended is not None:
             return  # it died meanwhile; the next request finds another
@@ -308,6 +328,7 @@ class SessionLink:
         self._client = chosen.channel.attach(self)
         self._channels.acquire(chosen)
         if moved:
+            self._followed = chosen
             self._on_move(chosen)
 
     def _unbind(self) -> None:

@@ -1,5 +1,7 @@
 """Starts instances: who may, in whose turn, and what is kept of a start that fails."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -56,14 +58,13 @@ class Starts:
         await manager.restarts.wait_turn((session, record.name))
         if session is not None:
             await self._make_way(record.name, session)
-        launch = self._startable(record)
-        if cwd is not None and not record.cwd_given:
-            launch = replace(launch, cwd=cwd)
-        self._starting += 1
+        self._startable(record)
         try:
-            async with self.turns:
-                if manager.stopping:
-                    raise ShuttingDownError
+            async with self._turn():
+                record = manager.record(record.name)  # a reload may have changed it meanwhile
+                launch = self._startable(record)
+                if cwd is not None and not record.cwd_given:
+                    launch = replace(launch, cwd=cwd)
                 held = await manager.custody.spawn(launch, record.name, session)
         except LaunchFailedError as error:
             manager.errors[record.name] = str(error)
@@ -79,8 +80,6 @@ class Starts:
                 reason=str(error),
             )
             raise
-        finally:
-            self._starting -= 1
         manager.errors.pop(record.name, None)
         manager.failed.discard(record.name)
         manager.metrics.started(record.name, anyio.current_time() - began_at)
@@ -110,6 +109,19 @@ class Starts:
             for name, record in manager.configuration.servers.items():
                 if record.autostart and record.enabled and record.scope == "shared":
                     tasks.start_soon(start, name)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Wait for a turn; who waits counts as an instance, so that the limit holds."""
+        self._starting += 1
+        try:
+            await self.turns.acquire()
+        finally:
+            self._starting -= 1  # from here on custody counts it
+        try:
+            yield
+        finally:
+            self.turns.release()
 
     def _startable(self, record: Server) -> LaunchSpec:
         manager = self._manager

@@ -7,7 +7,11 @@ for stderr. Both of its connections come from the same process, which is how the
 from collections import defaultdict
 from collections.abc import Callable
 
+from supervisor.core.ids import InstanceId
 from supervisor.process.stderr_tail import StderrTail
+
+_Whose = tuple[int, InstanceId]
+"""A process of clients in another pid namespace is 0 to us, so the instance counts as well."""
 
 
 class StderrTap:
@@ -31,25 +35,25 @@ class StderrTap:
 
 
 class StderrTaps:
-    """The open ones, by the process that has opened them."""
+    """The open ones, by the process that has opened them and the instance that it was told."""
 
     def __init__(self) -> None:
-        self._taps: dict[int, list[StderrTap]] = defaultdict(list)
+        self._taps: dict[_Whose, list[StderrTap]] = defaultdict(list)
 
-    def open(self, pid: int, write: Callable[[bytes], None], tail: StderrTail) -> StderrTap:
+    def open(self, whose: _Whose, write: Callable[[bytes], None], tail: StderrTail) -> StderrTap:
         """Begin to follow."""
         tap = StderrTap(write, tail)
-        self._taps[pid].append(tap)
+        self._taps[whose].append(tap)
         return tap
 
-    def move(self, pid: int, tail: StderrTail) -> None:
+    def move(self, whose: _Whose, tail: StderrTail) -> None:
         """The client of this process is served by another server."""
-        for tap in self._taps.get(pid, ()):
+        for tap in self._taps.get(whose, ()):
             tap.move(tail)
 
-    def close(self, pid: int, tap: StderrTap) -> None:
+    def close(self, whose: _Whose, tap: StderrTap) -> None:
         """The connection has ended."""
         tap.close()
-        self._taps[pid].remove(tap)
-        if not self._taps[pid]:
-            del self._taps[pid]
+        self._taps[whose].remove(tap)
+        if not self._taps[whose]:
+            del self._taps[whose]

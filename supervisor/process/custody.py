@@ -190,15 +190,17 @@ class Custody:
         family = held.family
         self.heirs.spawning += 1
         try:
-            pid = await self._fork(family)
+            # a relay is on its way whoever gives up waiting for it, and must become known
+            with anyio.CancelScope(shield=True):
+                pid = await self._fork(family)
         except OSError as error:
             family.without_relay()
             return Failed("relay", error.errno or 0, error.strerror or "")
         else:
             if pid is not None:
                 family.hold_relay(pid)
-            family.plumbing.close_far()
         finally:
+            family.plumbing.close_far()
             self.heirs.spawning -= 1
             self.heirs.look()
         with anyio.move_on_after(SPAWN_PATIENCE_S):

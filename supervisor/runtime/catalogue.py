@@ -129,6 +129,10 @@ class Catalogue:
             if flight.outcome is not None:
                 return flight.outcome
 
+    def known(self, kind: ListingKind) -> Listing | None:
+        """What was listed last and holds, as far as is known; None: nothing is."""
+        return self._shelves[kind].listing
+
     def changed(self, method: str) -> tuple[ListingKind, ...]:
         """Take a notification; which kinds of item have changed by it."""
         kinds = _CHANGES.get(method, ())

@@ -23,10 +23,11 @@ from supervisor.core.call_errors import (
     CallError,
     CallQueuedTooLongError,
     CallTimedOutError,
+    ChannelClosedError,
     ServerGoneError,
 )
 from supervisor.core.ending import UNASKED
-from supervisor.core.errors import RequestError
+from supervisor.core.errors import RequestError, SupervisorError
 from supervisor.core.ids import ServerName, SessionKey
 from supervisor.core.json_spans import find_span
 from supervisor.core.limits import CallLimits
@@ -47,6 +48,9 @@ MAX_CHECKED_BYTES: Final = 4 * 1024 * 1024
 """What is larger is not checked: reading it alone would hold up everybody else."""
 
 
+_OPENING: Final = "connectionTimeoutMs"
+
+
 @dataclass(frozen=True, slots=True)
 class _Live:
     """What a connection has while its server lives."""
@@ -56,6 +60,14 @@ class _Live:
     handshake: Handshake
     catalogue: Catalogue
     schemas: SchemaChecker
+
+
+class _Opening:
+    """A connection that is being opened, and what comes of it."""
+
+    def __init__(self) -> None:
+        self.over = anyio.Event()
+        self.error: SupervisorError | None = None
 
 
 class Connection:
@@ -78,9 +90,12 @@ class Connection:
         self._session: Final = session
         self._opens: Final = opens
         self._on_changed: Final = on_changed
-        self._turn: Final = anyio.Lock()
+        self._opening: _Opening | None = None
+        self._retired = False
         self._live: _Live | None = None
         self._lost: ServerGoneError | None = None
+        # of the last process, for what it offered
+        self._catalogue: Catalogue | None = None
         self._breaker = Breaker()
 
     @property
@@ -105,6 +120,11 @@ class Connection:
             live.caller.close()
             live.schemas.close()
 
+    def retire(self) -> None:
+        """The session has no use for this server any more: nothing is opened again."""
+        self._retired = True
+        self.close()
+
     # Use
 
     async def listing(self, kind: ListingKind) -> Listing:
@@ -114,7 +134,7 @@ class Connection:
             SupervisorError: it cannot be opened, or the server does not list.
         """
         live = await self._open()
-        with self._opens.in_use(live.opened):
+        with self._opens.in_use(live.opened, self._session):
             return await live.catalogue.listing(kind, limit_s=self._limits().request_timeout_s)
 
     async def call(
@@ -134,17 +154,26 @@ class Connection:
             SupervisorError: every subclass says why; nothing was repeated.
         """
         live = await self._usable()
-        found = await self._tool(live, tool)
-        await self._check_arguments(live, tool, found, arguments)
-        token = live.caller.new_token() if on_progress is not None else None
+        with self._opens.in_use(live.opened, self._session):
+            found = await self._tool(live, tool)
+            await self._check_arguments(live, tool, found, arguments)
+            result = await self._call(live, found, arguments, on_progress)
+            await self._check_result(live, tool, found, result)
+            return result
+
+    async def _call(
+        self, live: _Live, tool: Tool, arguments: bytes | None, on_progress: OnProgress | None
+    ) -> bytes:
+        """Wait for the turn of a call, and make it."""
+        # also where nobody listens: the operator may let progress extend the time of a call
+        wants_progress = on_progress is not None or self._limits().reset_on_progress
+        token = live.caller.new_token() if wants_progress else None
         meta = _meta(live.handshake, token)
-        params = b'{"name":%b,"arguments":%b%b}' % (dump(tool), arguments or b"{}", meta)
+        params = b'{"name":%b,"arguments":%b%b}' % (dump(tool["name"]), arguments or b"{}", meta)
         async with AsyncExitStack() as turn:
-            await self._take_turn(turn, found)
+            await self._take_turn(turn, tool)
             line = await self._ask(live, "tools/call", params, token, on_progress)
-        result = _result_bytes(self.name, "tools/call", line)
-        await self._check_result(live, tool, found, result)
-        return result
+        return _result_bytes(self.name, "tools/call", line)
 
     async def ask(self, method: str, params: Mapping[str, JsonValue]) -> bytes:
         """Ask for something else than a tool's result; see `call`."""
@@ -181,7 +210,7 @@ class Connection:
                 on_progress(told)
             return time.deadline_at
 
-        with self._opens.in_use(live.opened):
+        with self._opens.in_use(live.opened, self._session):
             try:
                 line = await live.caller.request_line(
                     method,
@@ -277,44 +306,84 @@ class Connection:
         live = self._live
         if live is None or live.opened.channel.ended is None:
             return live
-        reason = live.opened.channel.held.instance.state.reason
+        reason = live.opened.channel.end_reason()
         self.close()
         if reason in UNASKED and not live.caller.told_of_end:
             self._lost = live.opened.channel.ended
         return None
 
     async def _open(self) -> _Live:
-        """Open the connection, or take the open one; one at a time."""
-        async with self._turn:
-            live = self._alive()
-            if live is None:
-                async with self._opens.cold_start():
-                    live = self._live = await self._open_within_limit()
-                self._breaker = Breaker()
-                self._lost = None
-            self.queue.allow_parallel(parallel=self._opens.record(self.name).parallel)
-            return live
+        """Open the connection, or take the open one; all who ask meanwhile share the outcome."""
+        while True:
+            if self._retired:
+                raise ChannelClosedError(self.name)
+            live, opening = self._alive(), self._opening
+            if live is not None:
+                self.queue.allow_parallel(parallel=self._opens.record(self.name).parallel)
+                return live
+            if opening is None:
+                await self._open_one()
+                continue
+            await opening.over.wait()
+            if opening.error is not None:
+                raise opening.error
+
+    async def _open_one(self) -> None:
+        """Open the connection; who gives up waiting leaves it to the next one who asks."""
+        opening = self._opening = _Opening()
+        try:
+            await self._opens.wait_turn(self.name, self._session)
+            async with self._opens.cold_start():
+                live = await self._open_within_limit()
+        except SupervisorError as error:
+            opening.error = error
+            raise
+        finally:
+            self._opening = None
+            opening.over.set()
+        if self._retired:
+            live.caller.close()
+            return
+        self._live = live
+        self._breaker = Breaker()
+        self._lost = None
+        self._compare(live.catalogue)
+
+    def _compare(self, catalogue: Catalogue) -> None:
+        """Tell of tools that are not those of the process before; nobody else would say so."""
+        before, self._catalogue = self._catalogue, catalogue
+        if before is not None and before.known("tools") != catalogue.known("tools"):
+            self._on_changed("tools")
 
     async def _open_within_limit(self) -> _Live:
         deadline_at = anyio.current_time() + self._limits().connection_timeout_s
         opened = await self._opens.open(self.name, self._session)
         try:
-            return await self._greet(opened, deadline_at)
+            with self._opens.in_use(opened, self._session):
+                return await self._greet(opened, deadline_at)
         except DiedOfProbeError:
+            if opened.channel.end_reason() not in UNASKED or self._retired:
+                raise  # somebody has stopped it
             # it died of a question that it did not know, which is no crash of its own
             await self._opens.retire(opened)
             opened = await self._opens.open(self.name, self._session)
-            return await self._greet(opened, deadline_at, legacy=True)
+            with self._opens.in_use(opened, self._session):
+                return await self._greet(opened, deadline_at, legacy=True)
 
     async def _greet(self, opened: Opened, deadline_at: float, *, legacy: bool = False) -> _Live:
         """Make the handshake, or take the one that was made, and list the tools."""
         caller = Caller(opened.channel)
         try:
-            handshake = await self._negotiate(opened, caller, deadline_at, legacy=legacy)
-            catalogue = Catalogue(caller, self.name, handshake)
-            caller.on_notification = self._heard(catalogue)
-            left_s = max(0.0, deadline_at - anyio.current_time())
-            await catalogue.listing("tools", limit_s=left_s, setting="connectionTimeoutMs")
+            try:
+                handshake = await self._negotiate(opened, caller, deadline_at, legacy=legacy)
+                catalogue = Catalogue(caller, self.name, handshake)
+                caller.on_notification = self._heard(catalogue)
+                left_s = max(0.0, deadline_at - anyio.current_time())
+                await catalogue.listing("tools", limit_s=left_s, setting=_OPENING)
+            except CallTimedOutError as error:
+                # what was left for the last question is not what the operator has set
+                whole_s = self._limits().connection_timeout_s
+                raise CallTimedOutError(self.name, whole_s, _OPENING, error.last_stderr) from None
         except BaseException as error:
             caller.close()
             if isinstance(error, CallError) and not isinstance(error, ServerGoneError):
@@ -327,23 +396,37 @@ class Connection:
     async def _negotiate(
         self, opened: Opened, caller: Caller, deadline_at: float, *, legacy: bool
     ) -> Handshake:
+        # a caller that leaves does not take back a question that the server has been asked
+        found: list[Handshake] = []
+        with anyio.CancelScope(shield=True):
+            found.append(await self._negotiate_one(opened, caller, deadline_at, legacy=legacy))
+        return found[0]
+
+    async def _negotiate_one(
+        self, opened: Opened, caller: Caller, deadline_at: float, *, legacy: bool
+    ) -> Handshake:
         async with opened.negotiating:
             if opened.negotiated is None:
                 protocol = "legacy" if legacy else self._opens.record(self.name).protocol
                 before = self._opens.era(self.name)
                 asks = before is None or before.era == "modern"
                 opened.probing = protocol == "auto" and asks
-                opened.negotiated = await negotiate(
-                    caller,
-                    self.name,
-                    protocol=protocol,
-                    remembered=None if before is None else before.era,
-                    deadline_at=deadline_at,
-                )
-                opened.probing = False
+                try:
+                    handshake = await negotiate(
+                        caller,
+                        self.name,
+                        protocol=protocol,
+                        remembered=None if before is None else before.era,
+                        deadline_at=deadline_at,
+                    )
+                finally:
+                    # one that has died is judged later, and is to be known for a probed one then
+                    opened.probing = opened.probing and opened.channel.ended is not None
                 if legacy:  # it was not configured so, but did not survive the question
-                    opened.negotiated = replace(opened.negotiated, how="fallback")
-                self._opens.remember_era(self.name, opened.negotiated)
+                    handshake = replace(handshake, how="fallback")
+                opened.negotiated = handshake
+                self._opens.remember_era(self.name, handshake)
+                return handshake
             return opened.negotiated
 
     def _limits(self) -> CallLimits:

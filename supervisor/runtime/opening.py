@@ -46,6 +46,13 @@ class Opens(Protocol):
             UnknownServerError: there is no such server.
         """
 
+    async def wait_turn(self, name: ServerName, session: SessionKey) -> None:
+        """Wait until a server that failed before may be started again.
+
+        Raises:
+            ServerBackingOffError: that is too long.
+        """
+
     def cold_start(self) -> AbstractAsyncContextManager[object]:
         """Wait for a turn to start and to handshake; turns are bounded for the whole daemon."""
 
@@ -59,8 +66,8 @@ class Opens(Protocol):
     async def retire(self, opened: Opened) -> None:
         """End an instance that did not survive the question for its revision; not a crash."""
 
-    def in_use(self, opened: Opened) -> AbstractContextManager[None]:
-        """Keep an instance from idling while a request is under way."""
+    def in_use(self, opened: Opened, session: SessionKey) -> AbstractContextManager[None]:
+        """Keep an instance and a session from idling while a request is under way."""
 
     def era(self, name: ServerName) -> Handshake | None:
         """What a server with this configuration answered last; None if unknown."""

@@ -77,12 +77,14 @@ class SessionRuntime:
     Attributes:
         key: chosen by the client.
         watchers: called with the kind of a listing when it has changed.
+        served: called when the session has ended, by those who serve it to clients.
     """
 
     def __init__(self, key: SessionKey, plan: SessionPlan, opens: Opens) -> None:
         self.key: Final = key
         self._plan = plan
         self.watchers: Final[set[Watcher]] = set()
+        self.served: Final[set[Callable[[], None]]] = set()
         self._opens: Final = opens
         self._connections: Final[dict[ServerName, Connection]] = {}
         self._indexes: Final[dict[ListingKind, _Index]] = {}
@@ -124,19 +126,25 @@ class SessionRuntime:
         """Let go of one server."""
         connection = self._connections.pop(name, None)
         if connection is not None:
-            connection.close()
+            connection.retire()
+
+    def end(self) -> None:
+        """The session is deleted or forgotten: what is under way through it fails at once."""
+        for name in tuple(self._connections):
+            self.close(name)
+        for tell in tuple(self.served):
+            tell()
 
     # Listings
 
     async def listing(self, kind: ListingKind) -> Listing:
         """One kind of item of all servers, with the names that are unique in this session."""
-        items: list[Mapping[str, JsonValue]] = []
+        items: list[Mapping[str, JsonValue]]
         asked = await self._ask(kind, self.names())
         diagnostics = [text for one in asked for text in one.listing.diagnostics]
         if kind in {"tools", "prompts"}:
-            for full, found, item in self._named(kind, asked):
-                del found
-                items.append({**item, "name": full})
+            named = {full: item for full, _, item in self._named(kind, asked)}
+            items = [{**named[full], "name": full} for full in sorted(named)]
         else:
             items = [item for one in asked for item in one.listing.items]
         return Listing(tuple(items), tuple(diagnostics))

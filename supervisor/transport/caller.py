@@ -15,6 +15,7 @@ from supervisor.core.call_errors import (
     BadAnswerError,
     CallError,
     CallTimedOutError,
+    ChannelClosedError,
     RpcError,
     ServerGoneError,
 )
@@ -55,6 +56,7 @@ class Caller:
     def __init__(self, channel: Channel) -> None:
         self.on_notification: Callable[[str, bytes], None] = _ignore
         self.told_of_end = False
+        self._closed = False
         self._channel = channel
         self._client = channel.attach(self)
         self._last_id = 0
@@ -68,8 +70,12 @@ class Caller:
         return self._last_token
 
     def close(self) -> None:
-        """Take leave of the channel; what is in flight is cancelled."""
+        """Take leave of the channel; what is in flight is cancelled, and told so at once."""
+        self._closed = True
         self._channel.detach(self._client)
+        for waiter in self._waiters.values():
+            waiter.error = ChannelClosedError(self._channel.server)
+            waiter.answered.set()
 
     async def request(
         self,
@@ -110,13 +116,15 @@ class Caller:
         Raises:
             CallError: there was none; see `Requests`.
         """
+        if self._closed:
+            raise ChannelClosedError(self._channel.server)
         self._last_id += 1
         token = b"%d" % self._last_id
         scope = anyio.CancelScope(deadline=anyio.current_time() + limit_s)
         waiter = self._waiters[token] = _Waiter(scope, on_progress)
         if progress_token is not None:
             self._hearing[dump(progress_token)] = waiter
-        params_part = b"" if params is None else b',"params":%b' % params
+        params_part = b"" if params is None else b',"params":%b' % _on_one_line(params)
         line = b'{"jsonrpc":"2.0","id":%b,"method":%b%b}' % (token, dump(method), params_part)
         try:
             self._channel.send(self._client, [line])
@@ -146,7 +154,7 @@ class Caller:
 
     def deliver(self, data: bytes) -> None:
         """Take lines: answers, notifications, questions."""
-        for line in data.splitlines():
+        for line in data.removesuffix(b"\n").split(b"\n"):
             envelope = read_envelope(line)
             token = envelope.id_token
             if envelope.kind is Kind.RESPONSE:
@@ -191,9 +199,21 @@ class Caller:
         self.on_notification(method, line)
 
 
+def _on_one_line(json_text: bytes) -> bytes:
+    """JSON without line breaks: outside of strings they are blanks, and inside there are none.
+
+    A line break would end the message, and what follows it would be a message of its own.
+    """
+    return json_text.replace(b"\n", b" ").replace(b"\r", b" ")
+
+
 def dump(value: JsonValue | Mapping[str, JsonValue]) -> bytes:
-    """Compact JSON, UTF-8."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    """Compact JSON, UTF-8; what no UTF-8 can say, a lone surrogate, is written as an escape."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def result_of(server: str, method: str, line: bytes) -> dict[str, JsonValue]:

@@ -37,6 +37,7 @@ from supervisor.transport.outgoing import Outgoing
 from supervisor.transport.subscribers import Subscribers
 
 if TYPE_CHECKING:
+    from supervisor.core.report import Reason
     from supervisor.transport.peer import Peer
 
 EXIT_STATUS_PATIENCE_S: Final = 0.25
@@ -225,7 +226,7 @@ class Channel:
         """Why a request cannot be sent: the server is gone, or on its way."""
         instance, family = self.held.instance, self.held.family
         if self.ended is None and instance.stopping and not family.fed_to_the_end:
-            return self._gone_error()
+            return self.gone_error()
         return self.ended
 
     # The end
@@ -243,13 +244,18 @@ class Channel:
         self._incoming.end()
         self._gone.set()
 
-    def _gone_error(self) -> ServerGoneError:
+    def end_reason(self) -> "Reason":
+        """Why the server has ended, or is about to."""
         instance, family = self.held.instance, self.held.family
-        exited = family.exit
         if instance.state.schedule is not None:
-            reason = instance.state.reason
-        else:  # seen here before the instance's own shell had its turn
-            reason = "output_closed" if family.stdout.ended and exited is None else "crash"
+            return instance.state.reason
+        # seen here before the instance's own shell had its turn
+        return "output_closed" if family.stdout.ended and family.exit is None else "crash"
+
+    def gone_error(self) -> ServerGoneError:
+        """What its requests in flight get as their answer."""
+        family, reason = self.held.family, self.end_reason()
+        exited = family.exit
         code, signal = (None, None) if exited is None else (exited.code, exited.signal)
         return ServerGoneError(self.server, how_it_ended(reason, code, signal), family.tail.lines())
 
@@ -258,7 +264,7 @@ class Channel:
         family = self.held.family
         family.stdout.read_now()
         family.stderr.read_now()
-        error = self._gone_error()
+        error = self.gone_error()
         self.ended = error
         failed = Counter[int]()
         for request in self.ids.fail_all():

@@ -69,6 +69,7 @@ class Outgoing:
         if passed:
             self.write(passed)
             self._watch_reading(client, asked, now)
+        self._channel.look_quiet()  # a cancellation may have been the last of what was in flight
 
     def _prepare(self, client: int, line: bytes, envelope: Envelope, now: float) -> bytes | None:
         """The line as the server gets it; None where it does not get it."""

@@ -10,7 +10,7 @@ Source: design section 9; MCP 2025-11-25, lifecycle.
 import json
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
@@ -18,8 +18,15 @@ from supervisor.core.call_errors import CallError
 from supervisor.core.envelope import Kind, read_envelope
 from supervisor.core.errors import InternalError
 from supervisor.core.json_spans import find_span
-from supervisor.transport.caller import Caller, dump
+from supervisor.core.negotiation import Handshake, read_initialize
+from supervisor.transport.caller import Caller, dump, result_of
 from supervisor.transport.channel import Channel
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+ANYBODY: Final = "anybody"
+"""The identity of all clients of a shared server: it has one handshake, whoever makes it."""
 
 MODERN: Final = "modern"
 """What tells clients apart that make no handshake: nothing, as each request says it all."""
@@ -73,9 +80,10 @@ class SharedHandshake:
         identity: whose it is; None while nobody has made one.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, turn: anyio.Lock) -> None:
         self.identity: str | None = None
         self._channel = channel
+        self._turn = turn
         self._answer: bytes | None = None
         self._attempt: _Attempt | None = None
 
@@ -83,7 +91,31 @@ class SharedHandshake:
         """Whether a client of this identity may use the channel; the first one decides."""
         if self.identity is None:
             self.identity = identity
-        return self.identity == identity
+        return self.identity in {identity, ANYBODY}
+
+    def adopt(self, handshake: Handshake) -> None:
+        """Keep the handshake that the daemon made, for clients that come later."""
+        if handshake.era == "legacy" and self._answer is None:
+            result: dict[str, JsonValue] = {
+                "protocolVersion": handshake.protocol_version,
+                "capabilities": dict(handshake.capabilities),
+                "serverInfo": dict(handshake.server_info),
+            }
+            if handshake.instructions is not None:
+                result["instructions"] = handshake.instructions
+            self._answer = b'{"jsonrpc":"2.0","id":0,"result":%b}' % dump(result)
+
+    def as_negotiated(self) -> Handshake | None:
+        """The handshake that a client made, for the daemon's own use; None where there is none."""
+        if self._answer is None:
+            return None
+        try:
+            read = read_initialize(
+                result_of(self._channel.server, "initialize", self._answer), "remembered"
+            )
+        except CallError:
+            return None
+        return read if isinstance(read, Handshake) else None
 
     async def make(self, hello: Hello) -> tuple[bytes, bool]:
         """Make the handshake, or take the one that was made.
@@ -115,22 +147,28 @@ class SharedHandshake:
 
     async def _shake(self, hello: Hello, attempt: "_Attempt") -> None:
         """Make the handshake; the channel limits it, and ends an instance that makes none."""
+        try:
+            async with self._turn:  # the daemon may be making one of its own
+                attempt.answer = self._answer or await self._ask(hello)
+        except CallError as error:
+            attempt.error = error
+            self.identity = None
+        finally:
+            self._attempt = None
+            attempt.over.set()
+
+    async def _ask(self, hello: Hello) -> bytes:
         caller = Caller(self._channel)
         try:
             line = await caller.request_line("initialize", hello.params, limit_s=float("inf"))
-            attempt.answer = line
             if find_span(line, ("result",)) is None:
                 self.identity = None
             else:
                 caller.notify("notifications/initialized")
                 self._answer = line
-        except CallError as error:
-            attempt.error = error
-            self.identity = None
         finally:
             caller.close()
-            self._attempt = None
-            attempt.over.set()
+        return line
 
 
 class _Attempt:

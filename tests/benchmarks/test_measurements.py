@@ -33,7 +33,40 @@ ROWS = {
         f"growth over 2 starts and stops, {what}"
         for what in ("descriptors", "threads", "processes", "resident memory")
     },
-    "programs": {"mcpctl status", "shim, until it asks the daemon"},
+    "programs": {"mcpctl --help", "mcpctl status", "shim, until it asks the daemon"},
+    "calls": {
+        f"{calls} through {way}"
+        for calls in (
+            "call of 1 KB",
+            "call of 1 MB",
+            "1000 calls of 1 KB, 16 in flight,",
+            "16 calls of 1 MB, 16 in flight,",
+        )
+        for way in ("connect", "a session")
+    },
+    "cpu": {
+        f"daemon's CPU for a call of {size} through {way}"
+        for size in ("1 KB", "1 MB")
+        for way in ("connect", "a session")
+    },
+    "sdk": {
+        f"SDK client's call to a server of the {kind} through {way}"
+        for kind in ("standard library", "SDK")
+        for way in ("connect", "a session")
+    },
+    "gateway": set(),  # installs something: not in tests
+    "lines": {
+        "answer of 0.1 MB through the byte channel",
+        "answer of 0.1 MB through connect",
+        "10 stray lines before the answer",
+    },
+    "lost": {"call in flight fails when its server exits"},
+    "idle": {
+        "mcpctl status, 2 instances",
+        "idle daemon, 2 instances, of a core",
+        "idle daemon, 2 instances, resident memory",
+        "idle daemon, 2 instances, threads",
+    },
 }
 
 

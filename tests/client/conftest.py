@@ -66,6 +66,7 @@ def daemon(fifo: Path) -> Iterator[Daemon]:
     """A daemon that the tests of a module share."""
     records = {
         "demo": record(sys.executable, str(DEMO_SERVER)),
+        "mute": record("sleep", "600"),
         "patient": {
             **record(sys.executable, str(HERE / "patient_server.py"), str(fifo)),
             "supportsParallelToolCalls": True,

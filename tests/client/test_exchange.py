@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import anyio
@@ -19,7 +20,6 @@ from supervisor.client.aio import (
 )
 from supervisor.client.errors import SocketRefusedError
 from supervisor.client.exchange import Exchange
-from supervisor.core.ids import SessionKey
 
 pytestmark = pytest.mark.anyio
 
@@ -152,7 +152,7 @@ async def test_a_problem_carries_code_and_fields(daemon: FakeDaemon, client: Asy
     body = daemon.problem(
         "POST", "/v1/servers/git/stop", 409, "not_quarantined", detail="No.", instance=INSTANCE
     )
-    with pytest.raises(ProblemError, match="No.") as refused:
+    with pytest.raises(ProblemError, match="No") as refused:
         await client.stop("git")
     problem = refused.value
     assert (problem.status, problem.problem) == (409, "not_quarantined")
@@ -223,18 +223,14 @@ async def test_who_has_seen_nothing_asks_for_all_after_a_break(
 
 async def test_a_daemon_that_stays_away_ends_the_stream(tmp_runtime: Path) -> None:
     """For ever is too long to wait for a daemon that was stopped for good."""
-    with anyio.fail_after(WITHIN_S):
-        with running(tmp_runtime) as fake:
-            fake.answers["GET", FOLLOW] = stream()
-            client = AsyncClient(str(tmp_runtime / "control.sock"))
-            await client.__aenter__()
-            context = client.events(away_s=0.1)
-            events = await context.__aenter__()
-        (tmp_runtime / "control.sock").unlink()
-        with pytest.raises(DaemonUnreachableError):
-            await anext(events)
-        await context.__aexit__(None, None, None)
-        await client.__aexit__(None, None, None)
+    path = tmp_runtime / "control.sock"
+    with ExitStack() as stack, anyio.fail_after(WITHIN_S):
+        stack.enter_context(running(tmp_runtime)).answers["GET", FOLLOW] = stream()
+        async with AsyncClient(str(path)) as client, client.events(away_s=0.1) as events:
+            stack.close()
+            path.unlink()
+            with pytest.raises(DaemonUnreachableError):
+                await anext(events)
 
 
 async def test_what_is_no_stream_is_not_followed(daemon: FakeDaemon, client: AsyncClient) -> None:

@@ -47,7 +47,8 @@ def test_what_is_asked_first_depends_on_record_and_memory() -> None:
     ("how", "left_s", "limit_s"),
     [
         ("probed", 30.0, 2.0),
-        ("probed", 0.5, 0.5),
+        ("probed", 4.0, 2.0),
+        ("probed", 1.5, 0.75),
         ("probed", -1.0, 0.0),
         ("remembered", 30.0, 15.0),
         ("remembered", 3.0, 2.0),

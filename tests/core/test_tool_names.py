@@ -8,7 +8,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from supervisor.core.tool_names import MAX_NAME, MAX_SERVER, name_servers, name_tools
+from supervisor.core.ids import ServerName
+from supervisor.core.tool_names import (
+    MAX_NAME,
+    MAX_SERVER,
+    name_servers,
+    name_tools,
+    servers_of,
+)
 
 SAFE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
@@ -113,3 +120,19 @@ def test_a_prefix_does_not_depend_on_who_answers(tools: list[tuple[str, str]]) -
         assert all(
             name.startswith(prefixes[server] + "__") for name in name_tools(own, servers=servers)
         )
+
+
+# servers whose prefixes begin with one another's, so that a name may belong to several
+NESTED = st.sampled_from(["a", "a__b", "A__B", "a__b-2", "c"])
+NESTED_TOOLS = st.sampled_from(["b", "b__x", "x", "X", "x-2", "b-2__x", "b__x-2", "x" * 64])
+
+
+@given(st.lists(st.tuples(NESTED | WORDS, NESTED_TOOLS | WORDS), unique=True, max_size=25))
+def test_a_name_keeps_its_meaning_when_only_the_servers_that_may_have_it_are_asked(
+    tools: list[tuple[str, str]],
+) -> None:
+    """A call of one server's tool starts that server, and not all that are configured."""
+    servers = sorted({ServerName(server) for server, _ in tools})
+    for full, tool in zip(name_tools(tools), tools, strict=True):
+        asked = [pair for pair in tools if pair[0] in servers_of(full, servers)]
+        assert dict(zip(name_tools(asked, servers), asked, strict=True))[full] == tool

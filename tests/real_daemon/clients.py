@@ -33,6 +33,7 @@ class Shim:
     Args:
         daemon: whose server it wants.
         words: the name, and options.
+        command: of mcpctl; `serve` is another one.
         cwd: its working directory.
     """
 
@@ -40,11 +41,12 @@ class Shim:
         self,
         daemon: Daemon,
         *words: str,
+        command: str = "connect",
         cwd: Path | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.process = subprocess.Popen(  # noqa: S603 - the command is the test's own
-            [MCPCTL, "connect", *words],
+            [MCPCTL, command, *words],
             env={**os.environ, **daemon.places, **(environ or {})},
             cwd=cwd,
             stdin=subprocess.PIPE,
@@ -168,9 +170,34 @@ def note_line(text: str = "note") -> bytes:
 
 
 @asynccontextmanager
-async def sdk_client(daemon: Daemon, name: str, mode: Mode) -> AsyncIterator[Client]:
+async def sdk_client(
+    daemon: Daemon,
+    name: str,
+    mode: Mode,
+    **options: Any,  # noqa: ANN401 - handed on
+) -> AsyncIterator[Client]:
     """The official client, with `mcpctl connect NAME` as its server; bounded in time."""
-    shim = StdioServerParameters(command=MCPCTL, args=["connect", name], env=daemon.places)
+    async with _sdk_client(daemon, ("connect", name), mode, options) as client:
+        yield client
+
+
+@asynccontextmanager
+async def sdk_client_of_session(
+    daemon: Daemon,
+    key: str,
+    mode: Mode,
+    **options: Any,  # noqa: ANN401 - handed on
+) -> AsyncIterator[Client]:
+    """The official client, with `mcpctl serve --session KEY` as its server; bounded in time."""
+    async with _sdk_client(daemon, ("serve", "--session", key), mode, options) as client:
+        yield client
+
+
+@asynccontextmanager
+async def _sdk_client(
+    daemon: Daemon, words: tuple[str, ...], mode: Mode, options: Mapping[str, Any]
+) -> AsyncIterator[Client]:
+    shim = StdioServerParameters(command=MCPCTL, args=list(words), env=daemon.places)
     with anyio.fail_after(CONVERSATION_WITHIN_S):
-        async with Client(shim, mode=mode) as client:
+        async with Client(shim, mode=mode, **options) as client:
             yield client

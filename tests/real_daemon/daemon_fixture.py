@@ -15,7 +15,7 @@ import subprocess  # noqa: TID251 - the programs are run as a user runs them
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -253,13 +253,14 @@ class Daemon:
         self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> Iterator["UnixConnection"]:
         """A request that is sent and not yet answered."""
-        connection = UnixConnection(self.runtime_dir / "control.sock")
-        try:
-            text = None if body is None else json.dumps(body)
+        text = None if body is None else json.dumps(body)
+        with closing(self.connection()) as connection:
             connection.request(method, path, text, {"Content-Type": "application/json"})
             yield connection
-        finally:
-            connection.close()
+
+    def connection(self) -> "UnixConnection":
+        """A connection to the API, to be closed by the test."""
+        return UnixConnection(self.runtime_dir / "control.sock")
 
     def api(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, status: int = 200

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from real_daemon.clients import MODES, Mode, sdk_client
+from real_daemon.clients import MODES, Mode, sdk_client, sdk_client_of_session
 from real_daemon.daemon_fixture import Daemon, record, running_daemon
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -155,4 +155,46 @@ async def test_public_servers_are_stopped_by_command_too(
         for name in records:
             (report,) = daemon.mcpctl_json("stop", name)["reports"]
             assert report["outcome"] == "confirmed", report
+        assert len(daemon.alive()) == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_public_servers_are_one_server_behind_serve(
+    python_servers: Path, npm_cache: dict[str, str], repository: Path, mode: Mode
+) -> None:
+    """One in Python, one in Node behind npx: their tools by one name each, progress, resources."""
+    given = record(str(python_servers / "mcp-server-git"), "--repository", str(repository))
+    records = {
+        "git": {**given, "stop": PATIENT},
+        "everything": record("npx", "-y", EVERYTHING, env=npm_cache, stop=PATIENT),
+        "missing": record("mcp-no-such-command"),
+    }
+    heard: list[float] = []
+
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        del total, message
+        heard.append(progress)
+
+    with running_daemon(records) as daemon:
+        async with sdk_client_of_session(daemon, "all", mode) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert {name.partition("__")[0] for name in names} == {"git", "everything"}
+            status = await client.call_tool("git__git_status", {"repo_path": str(repository)})
+            assert "new-file" in str(status.content)
+            echo = await client.call_tool("everything__echo", {"message": "through serve"})
+            assert "through serve" in str(echo.content)
+            await client.call_tool(
+                "everything__trigger-long-running-operation",
+                {"duration": 1, "steps": 4},
+                progress_callback=progressed,
+            )
+            assert heard == [1, 2, 3, 4]
+            resource = (await client.list_resources()).resources[0]
+            assert (await client.read_resource(str(resource.uri))).contents
+            prompt = (await client.list_prompts()).prompts[0]
+            assert prompt.name.startswith("everything__")
+            assert (await client.get_prompt(prompt.name)).messages
+        answer = daemon.api("DELETE", "/v1/sessions/all")
+        outcomes = {report["server"]: report["outcome"] for report in answer["reports"]}
+        assert outcomes == {"git": "confirmed", "everything": "confirmed"}
         assert len(daemon.alive()) == 2
