@@ -2,7 +2,7 @@
 
     async with AsyncClient.from_environment() as client:
         async with await client.open_session("chat-1", ["git"]) as session:
-            print((await session.call("git_status", {"path": "."})).text)
+            print((await session.call("git__git_status", {"repo_path": "."})).text)
 
 Every method may raise `DaemonUnreachableError`, `KernelError`, `GarbledAnswerError` and
 `ProblemError` (the daemon refused or failed, with `problem` as its code, and fields). All are safe

@@ -22,6 +22,9 @@ from supervisor.core.report import Survivor
 
 _MARK: Final = INSTANCE_MARK.encode() + b"="
 _CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
+PF_EXITING: Final = 0x4
+"""In the kernel's flags of a process: it has begun to exit. Source: proc(5), linux/sched.h."""
+
 COMMAND_CHARS: Final = 240
 """How much of a command line is worth showing."""
 
@@ -31,7 +34,7 @@ GONE: Final = (FileNotFoundError, ProcessLookupError)
 
 @dataclass(frozen=True, slots=True)
 class ProcessStat:
-    """One line of /proc/PID/stat."""
+    """One line of /proc/PID/stat; `exiting` from the first step of its end on, zombies included."""
 
     identity: Identity
     state: str
@@ -39,6 +42,7 @@ class ProcessStat:
     pgid: int
     sid: int
     command: str
+    exiting: bool = False
 
     @property
     def alive(self) -> bool:
@@ -68,6 +72,7 @@ def read_stat(pid: int) -> ProcessStat | None:
         int(fields[2]),
         int(fields[3]),
         raw[opening + 1 : closing].decode("utf-8", "replace"),
+        exiting=bool(int(fields[6]) & PF_EXITING),
     )
 
 

@@ -24,7 +24,7 @@ from supervisor.core.attribution import Identity, Orphan, attribute
 from supervisor.core.drain import DrainSignal, Send, plan_drain
 from supervisor.core.ids import Pgid, Pid
 from supervisor.linux import reaping
-from supervisor.linux.processes import read_orphan
+from supervisor.linux.processes import read_orphan, read_stat
 from supervisor.linux.reaping import Exited
 from supervisor.linux.signals import signal_child, signal_group
 
@@ -233,8 +233,10 @@ class Heirs:
     def _remember_strangers(self, orphans: tuple[Orphan, ...]) -> None:
         """What was here while every relay lived belongs to no family of ours.
 
-        The kernel hands orphans over and makes their parent a zombie in one step, so a relay
-        that is no zombie after the list was read had nothing in it.
+        The kernel hands orphans over and makes their parent a zombie in one step. But a relay
+        that has begun to exit is passed over already when its anchor dies, so that what the
+        anchor held comes here. A relay that has not begun to after the list was read had nothing
+        in it.
         """
         living = {orphan.identity for orphan in orphans if not orphan.zombie}
         self._strangers &= living
@@ -245,9 +247,10 @@ class Heirs:
     @staticmethod
     def _lives(pid: Pid) -> bool:
         try:
-            return reaping.peek_pid(pid)
-        except ChildProcessError:
+            stat = read_stat(pid)
+        except OSError:
             return False
+        return stat is not None and not stat.exiting
 
     def _reap(self, orphan: Orphan) -> bool:
         if not orphan.zombie:

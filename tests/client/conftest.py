@@ -64,13 +64,11 @@ def notes(fifo: Path) -> Iterator[Notes]:
 @pytest.fixture(scope="module")
 def daemon(fifo: Path) -> Iterator[Daemon]:
     """A daemon that the tests of a module share."""
+    patient = (sys.executable, str(HERE / "patient_server.py"), str(fifo))
     records = {
         "demo": record(sys.executable, str(DEMO_SERVER)),
-        "mute": record("sleep", "600"),
-        "patient": {
-            **record(sys.executable, str(HERE / "patient_server.py"), str(fifo)),
-            "supportsParallelToolCalls": True,
-        },
+        "mute": record(*patient, "--mute"),
+        "patient": {**record(*patient), "supportsParallelToolCalls": True},
     }
     with running_daemon(records) as running:
         yield running

@@ -1,7 +1,7 @@
 """An MCP server whose tool `wait` never answers; it notes what it is told in a FIFO.
 
-Its one argument is the FIFO. Of its prompts and resources some are never answered too. Standard
-library only.
+Its first argument is the FIFO. Of its prompts and resources some are never answered too, and with
+`--mute` not even `tools/list`. Standard library only.
 """
 
 import json
@@ -78,6 +78,8 @@ def respond(message: Json, line: str) -> Json | None:
     """The whole answer to one request; None for one that is never answered."""
     reply: Json = {"jsonrpc": "2.0", "id": message["id"]}
     method = METHODS.get(message["method"])
+    if message["method"] == "tools/list" and "--mute" in sys.argv[2:]:
+        return None
     if method is None:
         return {**reply, "error": {"code": METHOD_NOT_FOUND, "message": "no such method"}}
     result = method(message.get("params") or {}, line)

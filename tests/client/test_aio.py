@@ -194,12 +194,13 @@ async def test_a_caller_that_hangs_up_cancels_its_call(
 
 
 async def test_a_probe_that_nobody_waits_for_leaves_nothing(
-    client: AsyncClient, daemon: Daemon
+    client: AsyncClient, daemon: Daemon, notes: Notes
 ) -> None:
     """Its server is stopped whoever gave up on it."""
     async with client.events() as events, anyio.create_task_group() as tasks:
         tasks.start_soon(client.probe, "mute")
         started = await heard(events, "instance_started", "mute")
+        await notes.wait_for("tools/list")
         tasks.cancel_scope.cancel()
     await anyio.to_thread.run_sync(daemon.wait_judged, str(started["instance"]))
 

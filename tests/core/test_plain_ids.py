@@ -148,6 +148,18 @@ def test_an_id_that_comes_back_as_another_type_is_restored(asked: bytes, answere
     assert got == Delivery(CLIENT, fill(ANSWERS[0], asked))
 
 
+def test_a_late_answer_does_not_reach_the_twin_of_its_request() -> None:
+    """The same number as text is another id, although some servers mix the two."""
+    plain_ids = PlainIds(CLIENT)
+    for token in (b"7", b'"7"'):
+        line = fill(REQUEST, token)
+        plain_ids.outgoing(CLIENT, line, read_envelope(line))
+    plain_ids.give_up(CLIENT, b'"7"')
+    answer = fill(ANSWERS[0], b'"7"')
+    assert plain_ids.incoming(answer, read_envelope(answer)) == Late("late")
+    assert [request.id_token for request in plain_ids.in_flight()] == [b"7"]
+
+
 @pytest.mark.parametrize("token", [b"null", b"1.5", b"true", b"{}"])
 def test_a_request_with_a_bad_id_is_refused_by_name(token: bytes) -> None:
     """Taken for a notification, it would never be answered."""

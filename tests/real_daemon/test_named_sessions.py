@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -17,7 +16,6 @@ from real_daemon.conversation import (
 from real_daemon.daemon_fixture import Daemon, running_daemon
 from real_daemon.waywards import AT_ONCE_S, only, state_of, stop_all, wayward
 
-IDLE_MS = 300
 SLOW_START_S = 1.0
 
 
@@ -27,9 +25,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     state = tmp_path_factory.mktemp("state")
     records = {
         "files": wayward(state / "files", restart="temporary"),
-        "brief": wayward(state / "brief", idleTimeoutMs=IDLE_MS),
         "slow": wayward(state / "slow", "--slow", str(SLOW_START_S), restart="temporary"),
-        "again": wayward(state / "again", restart={"policy": "transient", "backoffMs": 50}),
     }
     with running_daemon(records) as running:
         yield running
@@ -38,7 +34,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 @pytest.fixture(autouse=True)
 def nothing_runs(daemon: Daemon) -> Iterator[None]:
     """Sessions outlive their clients, but no test."""
-    for name in ("files", "brief", "slow", "again"):
+    for name in ("files", "slow"):
         (state_of(daemon, name) / "events").unlink(missing_ok=True)
     yield
     stop_all(daemon)
@@ -274,70 +270,3 @@ def test_a_client_that_leaves_during_the_handshake_does_not_spoil_it(daemon: Dae
         assert client.call("hello") == "hi"
     assert len(seen.lines("start")) == 1
     assert len(seen.lines("initialize")) == 1
-
-
-def test_a_death_between_two_calls_is_told_once_and_mended(daemon: Daemon, seen: Events) -> None:
-    """What the server knew is lost, so the first call says so; the next one starts it again."""
-    with Conversation(daemon, "files", "--session", "a") as client:
-        client.greet()
-        first = only(daemon, "files")
-        daemon.kill_process(first["pid"])
-        daemon.wait_judged(first["id"])
-        failed = client.ask("tools/call", name="hello", arguments={})
-        assert failed["error"]["code"] == -32002
-        assert "was ended by signal 9" in failed["error"]["message"]
-        assert client.call("hello") == "hi"
-        assert only(daemon, "files")["pid"] != first["pid"]
-        assert len(seen.lines("initialize")) == len(seen.lines("initialized")) == 2
-        assert client.heard == []
-
-
-def test_stderr_follows_the_client_from_server_to_server(daemon: Daemon) -> None:
-    """The shim has one stderr, whichever process answers its client."""
-    with Conversation(daemon, "files", "--session", "a") as client:
-        client.greet()
-        for _ in range(3):
-            failed = client.ask("tools/call", name="die", arguments={})
-            assert "panic: out of cheese" in failed["error"]["message"]
-        code, _, err = client.leave()
-    assert code == 0
-    assert err.count("panic: out of cheese") == 3
-
-
-def test_a_restart_by_policy_serves_the_clients_that_wait(daemon: Daemon, tmp_path: Path) -> None:
-    """The instance that was started again is theirs: not one more beside it."""
-    with Conversation(daemon, "again", "--session", "a", cwd=tmp_path) as client:
-        client.greet()
-        client.ask("tools/call", name="die", arguments={})
-        place = daemon.log.place()
-        daemon.log.wait_for("restart_scheduled", server="again")
-        daemon.log.wait_for("instance_started", server="again", after=place)
-        assert client.call("hello") == "hi"
-        assert len(daemon.instances()) == 1
-
-
-def test_a_stop_by_somebody_else_ends_the_connection(daemon: Daemon) -> None:
-    """Somebody wants the server not to run: the client is told, and does not start it again."""
-    with Conversation(daemon, "files", "--session", "a") as client:
-        client.greet()
-        held = client.send("tools/call", name="hold", arguments={})
-        assert daemon.mcpctl("stop", "files").returncode == 0
-        assert "was stopped on request" in client.answer(held)["error"]["message"]
-        code, out, err = client.shim.finish()
-    assert (code, out) == (1, b"")
-    assert "was stopped by `mcpctl stop`" in err
-
-
-def test_what_nobody_uses_is_reclaimed_with_a_report(daemon: Daemon) -> None:
-    """After the idle time of the server; one that has a client is not idle."""
-    with Conversation(daemon, "brief", "--session", "kept") as client:
-        pid = client.greet()["serverInfo"]["version"]
-        with Conversation(daemon, "brief", "--session", "left") as other:
-            other.greet()
-            (left,) = [one["id"] for one in daemon.instances() if one["session"] == "left"]
-            other.leave()
-        report = daemon.wait_judged(left)
-        assert (report["reason"], report["outcome"]) == ("idle", "confirmed")
-        assert report["exit"] == {"code": 0, "signal": None}
-        assert str(only(daemon, "brief")["pid"]) == pid
-        assert client.call("hello") == "hi"

@@ -191,9 +191,9 @@ async def test_public_servers_are_one_server_behind_serve(
             assert heard == [1, 2, 3, 4]
             resource = (await client.list_resources()).resources[0]
             assert (await client.read_resource(str(resource.uri))).contents
-            prompt = (await client.list_prompts()).prompts[0]
-            assert prompt.name.startswith("everything__")
-            assert (await client.get_prompt(prompt.name)).messages
+            prompts = {prompt.name for prompt in (await client.list_prompts()).prompts}
+            assert "everything__simple-prompt" in prompts
+            assert (await client.get_prompt("everything__simple-prompt")).messages
         answer = daemon.api("DELETE", "/v1/sessions/all")
         outcomes = {report["server"]: report["outcome"] for report in answer["reports"]}
         assert outcomes == {"git": "confirmed", "everything": "confirmed"}

@@ -111,7 +111,7 @@ class Server:
 
     def ask(self, method: str) -> Json:
         """Ask the client something, and wait for the answer; not on the thread that reads."""
-        ident = f"ask-{method}"
+        ident = f"ask-{method}-{threading.get_ident()}"
         self.say(json.dumps({"jsonrpc": "2.0", "id": ident, "method": method}).encode())
         with self._answered:
             self._answered.wait_for(lambda: ident in self._answers)

@@ -42,6 +42,9 @@ async def test_a_handshake_that_takes_too_long_ends_the_instance() -> None:
     limits = CallLimits(connection_timeout_s=QUICK_S)
     async with lone_server("wayward.py", "--slow", "60", limits=limits) as server:
         peer, number = join(server)
+        with anyio.fail_after(5):
+            while not server.channel.held.family.tail.lines():
+                await anyio.lowlevel.checkpoint()
         server.channel.send(number, [b'{"jsonrpc":"2.0","id":"x","method":"initialize"}'])
         await peer.wait_for(lambda: peer.failed != [])
         ((token, error),) = peer.failed
