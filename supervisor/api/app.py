@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import structlog
 from fastapi import FastAPI
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.api.bodies import Problem
@@ -108,7 +109,7 @@ class _RequestShell:
 
         try:
             await self._app(scope, receive, note_status)
-        except CallerGoneError:
+        except (CallerGoneError, ClientDisconnect):
             pass  # the server knows that the connection has ended and misses no answer
         except Exception:
             if status is not None:

@@ -44,7 +44,8 @@ ENDED_BY_OTHERS = {
 SERVER_FAILED = {
     "crash": "ended by itself",
     "output_closed": "closed its output and was stopped",
-    "start_failed": "could not be started",
+    "start_failed": "did not get ready in time and was stopped",
+    "endless_line": "wrote a line without end and was stopped",
     "relay_lost": "was ended because its relay died",
     "daemon_lost": "was ended because its daemon died",
 }

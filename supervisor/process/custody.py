@@ -135,8 +135,8 @@ class Custody:
         held, record, started = self._prepare(spec, server, session)
         try:
             failed = await self._start(held, started)
-        except BaseException:
-            held.instance.request_stop("start_failed")
+        except BaseException:  # nobody waits for it any more, which is no fault of the server
+            held.instance.request_stop("disconnect")
             raise
         if failed is None:
             self._complete(record, held.family)

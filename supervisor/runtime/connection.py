@@ -10,7 +10,6 @@ Source: design sections 8 and 10.
 import json
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
 from typing import Final, cast
 
 import anyio
@@ -36,30 +35,17 @@ from supervisor.core.negotiation import Handshake
 from supervisor.core.tool_errors import SchemaUnusableError, ServerPausedError, UnknownToolError
 from supervisor.runtime.call_queue import CallQueue
 from supervisor.runtime.catalogue import Catalogue
-from supervisor.runtime.opening import Opened, Opens
-from supervisor.runtime.schemas import SchemaChecker, Unchecked
+from supervisor.runtime.opener import Live, Opener
+from supervisor.runtime.opening import Opens
+from supervisor.runtime.schemas import Unchecked
 from supervisor.telemetry.events import utc_now
-from supervisor.transport.caller import Caller, OnProgress, dump, result_of
-from supervisor.transport.handshake import DiedOfProbeError, negotiate, own_envelope
+from supervisor.transport.caller import OnProgress, dump, result_of
+from supervisor.transport.handshake import own_envelope
 
 Tool = Mapping[str, JsonValue]
 
 MAX_CHECKED_BYTES: Final = 4 * 1024 * 1024
 """What is larger is not checked: reading it alone would hold up everybody else."""
-
-
-_OPENING: Final = "connectionTimeoutMs"
-
-
-@dataclass(frozen=True, slots=True)
-class _Live:
-    """What a connection has while its server lives."""
-
-    opened: Opened
-    caller: Caller
-    handshake: Handshake
-    catalogue: Catalogue
-    schemas: SchemaChecker
 
 
 class _Opening:
@@ -90,9 +76,10 @@ class Connection:
         self._session: Final = session
         self._opens: Final = opens
         self._on_changed: Final = on_changed
+        self._opener: Final = Opener(name, session, opens, on_changed)
         self._opening: _Opening | None = None
         self._retired = False
-        self._live: _Live | None = None
+        self._live: Live | None = None
         self._lost: ServerGoneError | None = None
         # of the last process, for what it offered
         self._catalogue: Catalogue | None = None
@@ -162,7 +149,7 @@ class Connection:
             return result
 
     async def _call(
-        self, live: _Live, tool: Tool, arguments: bytes | None, on_progress: OnProgress | None
+        self, live: Live, tool: Tool, arguments: bytes | None, on_progress: OnProgress | None
     ) -> bytes:
         """Wait for the turn of a call, and make it."""
         # also where nobody listens: the operator may let progress extend the time of a call
@@ -194,7 +181,7 @@ class Connection:
 
     async def _ask(
         self,
-        live: _Live,
+        live: Live,
         method: str,
         params: bytes,
         token: int | None = None,
@@ -231,7 +218,7 @@ class Connection:
         self._breaker = breaker.succeeded(self._breaker)
         return line
 
-    async def _tool(self, live: _Live, tool: str) -> Tool:
+    async def _tool(self, live: Live, tool: str) -> Tool:
         limit_s = self._limits().request_timeout_s
         for item in (await live.catalogue.listing("tools", limit_s=limit_s)).items:
             if item["name"] == tool:
@@ -239,7 +226,7 @@ class Connection:
         raise UnknownToolError(tool, self._session)
 
     async def _check_arguments(
-        self, live: _Live, name: str, tool: Tool, arguments: bytes | None
+        self, live: Live, name: str, tool: Tool, arguments: bytes | None
     ) -> None:
         schema, text = tool.get("inputSchema"), arguments or b"{}"
         if schema is None or len(text) > MAX_CHECKED_BYTES:
@@ -257,7 +244,7 @@ class Connection:
         else:
             self._note(unchecked)
 
-    async def _check_result(self, live: _Live, name: str, tool: Tool, result: bytes) -> None:
+    async def _check_result(self, live: Live, name: str, tool: Tool, result: bytes) -> None:
         schema = tool.get("outputSchema")
         if schema is None or len(result) > MAX_CHECKED_BYTES:
             return
@@ -283,7 +270,7 @@ class Connection:
 
     # Opening
 
-    async def _usable(self) -> _Live:
+    async def _usable(self) -> Live:
         """The open connection for a call, unless the call has to be told something first.
 
         Raises:
@@ -301,7 +288,7 @@ class Connection:
             raise ServerPausedError(self.name, paused.failures, paused.retry_in_s, at_utc)
         return live
 
-    def _alive(self) -> _Live | None:
+    def _alive(self) -> Live | None:
         """What there is; a server that has ended is let go of."""
         live = self._live
         if live is None or live.opened.channel.ended is None:
@@ -312,7 +299,7 @@ class Connection:
             self._lost = live.opened.channel.ended
         return None
 
-    async def _open(self) -> _Live:
+    async def _open(self) -> Live:
         """Open the connection, or take the open one; all who ask meanwhile share the outcome."""
         while True:
             if self._retired:
@@ -334,7 +321,7 @@ class Connection:
         try:
             await self._opens.wait_turn(self.name, self._session)
             async with self._opens.cold_start():
-                live = await self._open_within_limit()
+                live = await self._opener.open(lambda: self._retired)
         except SupervisorError as error:
             opening.error = error
             raise
@@ -355,89 +342,8 @@ class Connection:
         if before is not None and before.known("tools") != catalogue.known("tools"):
             self._on_changed("tools")
 
-    async def _open_within_limit(self) -> _Live:
-        deadline_at = anyio.current_time() + self._limits().connection_timeout_s
-        opened = await self._opens.open(self.name, self._session)
-        try:
-            with self._opens.in_use(opened, self._session):
-                return await self._greet(opened, deadline_at)
-        except DiedOfProbeError:
-            if opened.channel.end_reason() not in UNASKED or self._retired:
-                raise  # somebody has stopped it
-            # it died of a question that it did not know, which is no crash of its own
-            await self._opens.retire(opened)
-            opened = await self._opens.open(self.name, self._session)
-            with self._opens.in_use(opened, self._session):
-                return await self._greet(opened, deadline_at, legacy=True)
-
-    async def _greet(self, opened: Opened, deadline_at: float, *, legacy: bool = False) -> _Live:
-        """Make the handshake, or take the one that was made, and list the tools."""
-        caller = Caller(opened.channel)
-        try:
-            try:
-                handshake = await self._negotiate(opened, caller, deadline_at, legacy=legacy)
-                catalogue = Catalogue(caller, self.name, handshake)
-                caller.on_notification = self._heard(catalogue)
-                left_s = max(0.0, deadline_at - anyio.current_time())
-                await catalogue.listing("tools", limit_s=left_s, setting=_OPENING)
-            except CallTimedOutError as error:
-                # what was left for the last question is not what the operator has set
-                whole_s = self._limits().connection_timeout_s
-                raise CallTimedOutError(self.name, whole_s, _OPENING, error.last_stderr) from None
-        except BaseException as error:
-            caller.close()
-            if isinstance(error, CallError) and not isinstance(error, ServerGoneError):
-                # it is there and of no use: the same question would get the same answer
-                self._opens.note_failed(self.name, error)
-                opened.channel.held.instance.request_stop("start_failed")
-            raise
-        return _Live(opened, caller, handshake, catalogue, SchemaChecker(self.name))
-
-    async def _negotiate(
-        self, opened: Opened, caller: Caller, deadline_at: float, *, legacy: bool
-    ) -> Handshake:
-        # a caller that leaves does not take back a question that the server has been asked
-        found: list[Handshake] = []
-        with anyio.CancelScope(shield=True):
-            found.append(await self._negotiate_one(opened, caller, deadline_at, legacy=legacy))
-        return found[0]
-
-    async def _negotiate_one(
-        self, opened: Opened, caller: Caller, deadline_at: float, *, legacy: bool
-    ) -> Handshake:
-        async with opened.negotiating:
-            if opened.negotiated is None:
-                protocol = "legacy" if legacy else self._opens.record(self.name).protocol
-                before = self._opens.era(self.name)
-                asks = before is None or before.era == "modern"
-                opened.probing = protocol == "auto" and asks
-                try:
-                    handshake = await negotiate(
-                        caller,
-                        self.name,
-                        protocol=protocol,
-                        remembered=None if before is None else before.era,
-                        deadline_at=deadline_at,
-                    )
-                finally:
-                    # one that has died is judged later, and is to be known for a probed one then
-                    opened.probing = opened.probing and opened.channel.ended is not None
-                if legacy:  # it was not configured so, but did not survive the question
-                    handshake = replace(handshake, how="fallback")
-                opened.negotiated = handshake
-                self._opens.remember_era(self.name, handshake)
-                return handshake
-            return opened.negotiated
-
     def _limits(self) -> CallLimits:
         return self._opens.record(self.name).calls
-
-    def _heard(self, catalogue: Catalogue) -> Callable[[str, bytes], None]:
-        def heard(method: str, _line: bytes) -> None:
-            for kind in catalogue.changed(method):
-                self._on_changed(kind)
-
-        return heard
 
     def _failed(self, error: CallError) -> None:
         if breaker.is_failure(error):

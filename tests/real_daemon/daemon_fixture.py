@@ -71,9 +71,10 @@ class Daemon:
         wrapper: words in front of the program, such as `unshare`.
         program: how to run the daemon itself.
         environ: further environment of the daemon.
+        settings: the `supervisor` block.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a daemon is given
         self,
         truth: GroundTruth,
         home: Path,
@@ -82,6 +83,7 @@ class Daemon:
         wrapper: Sequence[str] = (),
         program: Sequence[str] = (SUPERVISORD,),
         environ: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.truth = truth
         self.home = home
@@ -105,7 +107,8 @@ class Daemon:
             name: {**given, "env": {**given.get("env", {}), mark: token}}
             for name, given in records.items()
         }
-        self.config_file.write_text(json.dumps({"mcpServers": servers}), "utf-8")
+        content = {"mcpServers": servers, "supervisor": dict(settings or {})}
+        self.config_file.write_text(json.dumps(content), "utf-8")
 
     def __enter__(self) -> Self:
         self.start()
