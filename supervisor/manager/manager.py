@@ -14,7 +14,6 @@ import anyio
 from anyio.abc import TaskGroup
 
 from supervisor.config.models import Configuration, Server
-from supervisor.core.ending import UNASKED
 from supervisor.core.errors import (
     NotQuarantinedError,
     UnknownInstanceError,
@@ -23,7 +22,6 @@ from supervisor.core.errors import (
 from supervisor.core.ids import SHARED, InstanceId, ServerName, SessionKey
 from supervisor.core.places import Places
 from supervisor.core.report import CleanupReport, Outcome, Reason
-from supervisor.core.shutdown_events import Stage
 from supervisor.core.views import (
     InstanceView,
     ReloadAnswer,
@@ -46,8 +44,8 @@ from supervisor.manager.session_channels import SessionChannels
 from supervisor.manager.starts import Starts
 from supervisor.manager.stderr_taps import StderrTaps
 from supervisor.manager.stops import Stops
+from supervisor.manager.verdicts import Verdicts
 from supervisor.process.custody import Custody, Held
-from supervisor.process.instance import Instance
 from supervisor.telemetry.events import EventLog
 from supervisor.telemetry.metrics import Metrics
 from supervisor.telemetry.server_logs import ServerLogs
@@ -60,6 +58,7 @@ class Manager:
     Attributes:
         custody: holds the processes.
         errors: the sentence of the last failed start, or of the last crash, by server.
+        archive: the cleanup reports that are kept.
         channels: the byte channel of each instance.
         sessions: the instances of named sessions.
         runtimes: the sessions as their clients see them.
@@ -90,8 +89,9 @@ class Manager:
         self.restarts: Final = Restarts(self, tasks)
         self._reloader: Final = Reloader(self, places.config_file)
         self._daemon: Final = snapshots.Daemon(places, events.run)
-        self._archive: Final = Archive()
+        self.archive: Final = Archive()
         self._stops: Final = Stops(self)
+        self._verdicts: Final = Verdicts(self)
         self._starts: Final = Starts(self, configuration.settings.start_concurrency)
         self.channels: Final[dict[InstanceId, Channel]] = {}
         self.sessions: Final = SessionChannels(self, tasks)
@@ -101,7 +101,7 @@ class Manager:
         self.taps: Final = StderrTaps()
         self._tasks: Final = tasks
         self.stopping = False
-        custody.on_verdict = self._judged
+        custody.on_verdict = self._verdicts.judged
 
     # What is
 
@@ -157,7 +157,7 @@ class Manager:
 
     def reports(self, *, outcome: Outcome | None = None) -> tuple[CleanupReport, ...]:
         """The cleanup reports that are kept, oldest first."""
-        return self._archive.reports(outcome)
+        return self.archive.reports(outcome)
 
     def report(self, instance: InstanceId) -> CleanupReport:
         """The report of an instance whose stop was decided.
@@ -165,14 +165,14 @@ class Manager:
         Raises:
             UnknownInstanceError: it has none (yet), or none that was kept.
         """
-        return self._archive.report(instance)
+        return self.archive.report(instance)
 
     async def settled_report(self, instance: InstanceId) -> CleanupReport:
         """The same; while the instance is stopping, wait for the decision."""
         held = self.custody.held.get(instance)
         if held is not None and held.instance.stopping:
             await held.instance.wait_settled()
-        return self._archive.report(instance)
+        return self.archive.report(instance)
 
     # Start
 
@@ -297,7 +297,7 @@ class Manager:
         if not held.instance.quarantined:
             raise NotQuarantinedError(instance)
         report = self.custody.release(instance)
-        self._archive.keep(report)
+        self.archive.keep(report)
         self.metrics.stopped(report)
         self.events.record(
             "instance_released",
@@ -354,55 +354,12 @@ class Manager:
 
     def take_swept(self, swept: Iterable[CleanupReport]) -> None:
         """Keep what the sweep of an earlier run found; starts may begin."""
-        for report in swept:
-            self._archive.keep(report)
-            self.metrics.swept(report)
-            self.events.record(
-                "instance_swept",
-                level="info" if report.outcome == "confirmed" else "warning",
-                server=ServerName(report.server),
-                instance=InstanceId(report.instance),
-                outcome=report.outcome,
-                missing=list(report.missing),
-                ended=[leftover.pid for leftover in report.leftovers_ended],
-            )
+        self._verdicts.take_swept(swept)
         self._starts.swept.set()
 
     def _got_ready(self, name: ServerName) -> None:
         self.restarts.got_ready(name)
         self.errors.pop(name, None)
-
-    def _judged(self, instance: Instance) -> None:
-        report = instance.report
-        if report is None:
-            return
-        amended = report.amended_at_utc is not None
-        self._archive.keep(report)
-        self.metrics.stopped(report)
-        confirmed = instance.state.stage is Stage.CONFIRMED
-        # a server that died of the question for its revision is started again at once
-        counts = report.reason in UNASKED and not self.sessions.probing(instance.id)
-        cwd = None
-        if confirmed:
-            self.channels.pop(instance.id, None)
-            cwd = self.sessions.forget(instance.id)
-        if report.reason == "start_failed":
-            self.restarts.start_failed(instance.server)
-            self.errors.setdefault(instance.server, snapshots.death_sentence(report))
-        if counts:
-            self.errors[instance.server] = snapshots.death_sentence(report)
-            if confirmed and not self.stopping:
-                uptime_s = instance.requested_at - instance.started_at
-                self.restarts.ended((instance.session, instance.server), report, uptime_s, cwd)
-        name = "cleanup_amended" if amended else f"cleanup_{report.outcome}"
-        self.events.record(
-            name,
-            level="info" if report.outcome == "confirmed" else "error",
-            server=instance.server,
-            instance=instance.id,
-            session=instance.session,
-            report=report.as_json(),
-        )
 
     # Finding
 
