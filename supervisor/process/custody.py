@@ -179,6 +179,7 @@ class Custody:
             write_report=lambda i: write_report(i, family, hearing.heard, spec.secrets),
             on_verdict=self._judged,
         )
+        started.on_failed = lambda: instance.request_stop("start_failed")
         family.open(instance.post, hearing.hear, started.set_silent)
         held = Held(instance, family)
         self.held[instance_id] = held
@@ -270,9 +271,10 @@ class Custody:
 
 
 class _Started:
-    """How a spawn ended: the first word wins."""
+    """How a spawn ended: the first word wins; `on_failed` is called at once if it is bad."""
 
     def __init__(self) -> None:
+        self.on_failed: Callable[[], None] = lambda: None
         self._event = anyio.Event()
         self._failed: Failed | None = None
 
@@ -281,6 +283,9 @@ class _Started:
         if not self._event.is_set():
             self._failed = failed
             self._event.set()
+            if failed is not None:
+                # before the relay's end, which follows, is taken for a loss of its own
+                self.on_failed()
 
     def set_silent(self) -> None:
         """The relay is gone; if that is the first that is heard of it, the spawn has failed."""

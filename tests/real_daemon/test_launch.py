@@ -78,8 +78,10 @@ def test_a_launch_failure_has_a_sentence_of_its_own(
     assert server["instances"] == []
     assert server["error"] in done.stderr
     assert daemon.instances() == []
-    # tried once: such a failure does not mend itself
+    # tried once: such a failure does not mend itself, and its helpers' end is no loss of a relay
     assert len(daemon.log.events("start_failed", after, server=name)) == 1
+    reports = [r for r in daemon.api("GET", "/v1/reports")["reports"] if r["server"] == name]
+    assert {report["reason"] for report in reports} == {"start_failed"}
 
 
 def test_a_launch_failure_is_a_problem_with_fields(daemon: Daemon) -> None:
