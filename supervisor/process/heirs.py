@@ -122,8 +122,12 @@ class Heirs:
             return
         pinned = {d.family.anchor for d in self._drains.values()}
         if not self.spawning:
-            reaped = sum(self._reap(orphan) for orphan in orphans if orphan.identity not in pinned)
-            complete = complete and not reaped  # what the dead held has come to us meanwhile
+            dead = [o for o in orphans if o.zombie and o.identity not in pinned]
+            for orphan in dead:
+                self._reap(orphan)
+            # What the dead held has come to us meanwhile, or comes when the last thread of one
+            # ends: its first is a zombie before, and hands its children to the others.
+            complete = complete and not dead
         claims = [d.family.claim(d.strangers) for d in self._drains.values()]
         attributed = attribute(orphans, claims)
         complete = complete and self._nothing_new(orphans)

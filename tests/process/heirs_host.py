@@ -385,6 +385,53 @@ async def anchor_dies_during_a_look() -> dict[str, Any]:
     return {"learned_early": early, "child": state(child), "learned": family.learned}
 
 
+HALF_DEAD: Final = """
+import ctypes, os, sys, threading
+gate = int(sys.argv[1])
+if os.fork() == 0:
+    os.execv(sys.executable, [sys.executable, "-S", "-E", "-c", sys.argv[2], "mortal"])
+def last():
+    os.read(gate, 1)
+    os._exit(0)
+threading.Thread(target=last).start()
+ctypes.CDLL(None).syscall(60, 0)
+"""
+"""Starts a sleeper; then its first thread ends, and another one lives until the gate opens."""
+
+
+async def first_thread_dies_first() -> dict[str, Any]:
+    """A process is a zombie to look at while its other threads still hold its children."""
+    heirs = Heirs()
+    gate, opener = os.pipe()
+    read, write = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        os.dup2(write, 1)
+        os.set_inheritable(gate, True)
+        argv = [sys.executable, "-S", "-E", "-c", HALF_DEAD, str(gate), SLEEPER]
+        os.execve(sys.executable, argv, MARKED)  # noqa: S606 - our own code
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        child = read_stat(int(pipe.readline()))
+    found = read_stat(parent)
+    while found is not None and found.alive:
+        found = read_stat(parent)  # nothing announces the end of a first thread
+    if found is None or child is None:
+        message = "the parent is gone as a whole"
+        raise RuntimeError(message)
+    family = Claimant(A, identities=frozenset({found.identity, child.identity}))
+    heirs.drain(family.as_family)
+    early = list(family.learned)
+    os.write(opener, b".")
+    wait_dead(found.identity)
+    heirs.look()
+    heirs.look()
+    if not early:
+        wait_dead(child.identity)
+    settle(heirs)
+    return {"learned_early": early, "child": state(child.identity), "learned": family.learned}
+
+
 async def killed_at_sigkill() -> dict[str, Any]:
     """What is deaf to SIGTERM is killed when the schedule says so, by the heir's own looks."""
     heirs = Heirs()
@@ -444,6 +491,7 @@ SCENARIOS: Final[Mapping[str, Callable[[], Awaitable[dict[str, Any]]]]] = {
         another_is_not_drained,
         anchor_dies_last,
         anchor_dies_during_a_look,
+        first_thread_dies_first,
         came_before,
         came_after,
         signals_while_spawning,

@@ -113,6 +113,15 @@ def test_what_comes_between_the_list_of_children_and_the_look_is_not_missed(
     }
 
 
+def test_what_the_threads_of_a_dead_process_still_hold_is_not_missed(heir: Scenario) -> None:
+    """Node and most servers have threads; the first of them ends before the others."""
+    assert heir("first_thread_dies_first") == {
+        "learned_early": [],
+        "child": "gone",
+        "learned": [DRAINED],
+    }
+
+
 def test_a_stranger_that_was_here_before_holds_no_drain_open(heir: Scenario) -> None:
     """It cannot be of a family whose relay lived then."""
     assert heir("came_before") == {
