@@ -18,9 +18,9 @@ HERE: Final = Path(__file__).parent
 ANSWER_WITHIN_S: Final = 30.0
 
 SPANS: Final = {"term_after_s": 0.2, "kill_after_s": 0.5, "deadline_s": 1.5}
-"""As in the default policy, a quarter of a second is left at the end where a helper hangs: it is
-given up half-way from SIGKILL to the deadline, and forced out 0.25 s later."""
-"""The stop of every cell: short, but longer than what a busy machine may delay a process."""
+"""The stop of every cell: short, but longer than what a busy machine may delay a process. As in the
+default policy, a quarter of a second is left at the end where a helper hangs: it is given up
+half-way from SIGKILL to the deadline, and forced out 0.25 s later."""
 
 
 class Host:
