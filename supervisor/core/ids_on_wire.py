@@ -21,7 +21,7 @@ from typing import Final, Literal, NamedTuple, assert_never
 
 from supervisor.core.envelope import Envelope, Kind
 from supervisor.core.errors import RefusedIdError
-from supervisor.core.json_spans import NotAnObjectError, find_span, may_name, meant, members
+from supervisor.core.json_spans import NotAnObjectError, find_span, may_name, meant, members, splice
 
 GIVEN_UP_KEPT: Final = 4096
 """How many requests that nobody waits for are remembered, to tell late answers from repeated ones.
@@ -390,14 +390,3 @@ def _check_one_id(line: bytes, id_token: bytes) -> None:
         raise RefusedIdError(id_token, "broken") from None
     if ids > 1:
         raise RefusedIdError(id_token, "repeated")
-
-
-def splice(line: bytes, *changes: tuple[int, int, bytes]) -> bytes:
-    """Replace spans that do not overlap."""
-    pieces: list[bytes] = []
-    at = 0
-    for start, end, token in sorted(changes):
-        pieces += (line[at:start], token)
-        at = end
-    pieces.append(line[at:])
-    return b"".join(pieces)

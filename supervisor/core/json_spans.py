@@ -234,3 +234,14 @@ def _compound_end(line: bytes, start: int) -> int:
         if depth == 0:
             return match.end()
     raise NotAnObjectError
+
+
+def splice(line: bytes, *changes: tuple[int, int, bytes]) -> bytes:
+    """Replace spans that do not overlap."""
+    pieces: list[bytes] = []
+    at = 0
+    for start, end, token in sorted(changes):
+        pieces += (line[at:start], token)
+        at = end
+    pieces.append(line[at:])
+    return b"".join(pieces)

@@ -24,9 +24,8 @@ from supervisor.core.ids_on_wire import (
     Stray,
     Unaddressed,
     meaning,
-    splice,
 )
-from supervisor.core.json_spans import find_span
+from supervisor.core.json_spans import find_span, splice
 
 _LOOSE_INTEGER: Final = re.compile(rb'"?(-?[0-9]+)(?:\.0+)?"?')
 """An integer as some servers give it back: as 5.0, or as a string."""

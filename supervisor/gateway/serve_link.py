@@ -15,17 +15,15 @@ import structlog
 from anyio.abc import TaskGroup
 from pydantic import JsonValue
 
-from supervisor.core.call_errors import INVALID_REQUEST, PARSE_ERROR
+from supervisor.core.call_errors import INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 from supervisor.core.envelope import Envelope, Kind, error_line, read_envelope
 from supervisor.core.errors import SupervisorError
 from supervisor.core.framing import Line, LineSplitter, TooLong
 from supervisor.core.ids_on_wire import meaning
 from supervisor.core.json_spans import find_span
 from supervisor.core.listing import ListingKind
+from supervisor.core.tool_errors import INVALID_PARAMS
 from supervisor.gateway.speech import (
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    dump,
     failure_line,
     initialize_result,
     listing,
@@ -33,6 +31,7 @@ from supervisor.gateway.speech import (
 )
 from supervisor.linux.pipes import HangUp, Sink, Source
 from supervisor.runtime.session import SessionRuntime
+from supervisor.transport.caller import dump
 
 _log = structlog.get_logger(__name__)
 

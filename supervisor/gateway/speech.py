@@ -7,22 +7,16 @@ Source: MCP 2025-11-25, lifecycle and server features.
 """
 
 import importlib.metadata
-import json
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from pydantic import JsonValue
 
 from supervisor.core.call_errors import RpcError, rpc_code_of
 from supervisor.core.envelope import error_line
 from supervisor.core.errors import SupervisorError
+from supervisor.core.negotiation import HANDSHAKE_VERSIONS
 from supervisor.core.tool_errors import ArgumentsInvalidError
-
-HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""The revisions that begin with `initialize`."""
-
-INVALID_PARAMS: Final = -32602
-METHOD_NOT_FOUND: Final = -32601
+from supervisor.transport.caller import dump
 
 
 def initialize_result(asked_version: JsonValue, instructions: str) -> dict[str, JsonValue]:
@@ -69,11 +63,3 @@ def failure_line(id_token: bytes, error: SupervisorError) -> bytes:
             return result_line(id_token, dump({"content": content, "isError": True}))
         case _:
             return error_line(id_token, rpc_code_of(error), str(error))
-
-
-def dump(value: object) -> bytes:
-    """Compact JSON, UTF-8; a lone surrogate, which UTF-8 cannot say, is written as an escape."""
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()

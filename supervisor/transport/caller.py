@@ -207,7 +207,7 @@ def _on_one_line(json_text: bytes) -> bytes:
     return json_text.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
-def dump(value: JsonValue | Mapping[str, JsonValue]) -> bytes:
+def dump(value: object) -> bytes:
     """Compact JSON, UTF-8; what no UTF-8 can say, a lone surrogate, is written as an escape."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     try:
